@@ -1,1 +1,106 @@
-fn main() {}
+//! `cargo xtask`: the chores of the repository as commands.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for people: what it prints is its purpose"
+)]
+
+use clap::{Parser, Subcommand, ValueEnum};
+use std::process::ExitCode;
+use xtask::bench::{self, Bench, Pace};
+use xtask::steps::{self, Step};
+use xtask::summary::Summary;
+use xtask::{World, tools};
+
+/// Chores of the repository. `cargo xtask test` runs every check and installs what it needs.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Run every check, or only some; exits with 1 if any fails
+    Test {
+        /// Take only these steps, in their usual order
+        #[arg(long, value_name = "STEP", num_args = 1.., value_delimiter = ',')]
+        only: Vec<Step>,
+        /// List the steps and run nothing
+        #[arg(long)]
+        list: bool,
+    },
+    /// Install the programs on the official SDKs that tests and benchmarks talk to
+    Peers,
+    /// Run a benchmark against the peers; its last line says what it found
+    Bench {
+        /// Which one
+        bench: Bench,
+        /// End within about a minute; the numbers are rough
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Check licences, sources and known vulnerabilities of the dependencies (installs cargo-deny)
+    Deny,
+    /// Find changes of the code that no test notices, in bowline-state by default (installs cargo-mutants)
+    Mutants {
+        /// Passed to cargo-mutants
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Run fuzz targets (installs cargo-fuzz, needs nightly Rust)
+    Fuzz {
+        /// A file name in fuzz/fuzz_targets, without .rs; all of them if not given
+        target: Option<String>,
+        /// How long each target runs
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    let world = World::from_env();
+    let done = match Cli::parse().chore {
+        Chore::Test { list: true, .. } => {
+            list_steps();
+            Ok(())
+        }
+        Chore::Test { only, .. } => return test(&world, &only),
+        Chore::Peers => return report(&steps::take(&[Step::Peers], &world)),
+        Chore::Bench { bench, quick } => {
+            let pace = if quick { Pace::Quick } else { Pace::Full };
+            bench::run_bench(&world, bench, pace)
+        }
+        Chore::Deny => match tools::deny(&world) {
+            Ok(summary) => return report(&summary),
+            Err(error) => Err(error),
+        },
+        Chore::Mutants { args } => tools::mutants(&world, &args),
+        Chore::Fuzz { target, seconds } => tools::fuzz(&world, target.as_deref(), seconds),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list_steps() {
+    for step in Step::value_variants() {
+        println!("{:<10}{}", step.name(), step.about());
+    }
+}
+
+fn test(world: &World, only: &[Step]) -> ExitCode {
+    let all = Step::value_variants().iter().copied();
+    let steps: Vec<Step> = all.filter(|step| only.is_empty() || only.contains(step)).collect();
+    report(&steps::take(&steps, world))
+}
+
+fn report(summary: &Summary) -> ExitCode {
+    println!("\n{summary}");
+    if summary.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

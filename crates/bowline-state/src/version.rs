@@ -1,1 +1,39 @@
-//! To be written.
+//! Which protocol version a connection speaks.
+//!
+//! The client names the latest version that it speaks; the agent answers with that one if it speaks it too, and else
+//! with the latest of its own. A version is never echoed: an answer is a promise to speak it.
+
+use agent_client_protocol_schema::ProtocolVersion;
+
+/// Every version this build speaks, the latest last.
+pub const SUPPORTED: [ProtocolVersion; 1] = [LATEST];
+
+/// The latest version this build speaks: what a client asks for in `initialize`.
+pub const LATEST: ProtocolVersion = ProtocolVersion::V1;
+
+/// An agent chose a version that this client does not speak. The connection is of no use and should be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the agent answered protocol version {answered}, which is not spoken here (latest: {LATEST})")]
+pub struct UnsupportedVersion {
+    /// The version the agent answered.
+    pub answered: ProtocolVersion,
+}
+
+/// Returns the version an agent answers to a client that asked for `requested`: the same if it is spoken here, else
+/// the latest that is.
+#[must_use]
+pub fn negotiate(requested: ProtocolVersion) -> ProtocolVersion {
+    if SUPPORTED.contains(&requested) { requested } else { LATEST }
+}
+
+/// Checks the version an agent answered.
+///
+/// # Errors
+/// Returns [`UnsupportedVersion`] when this client does not speak it; the client should then close the connection and
+/// tell the user.
+pub fn accept(answered: ProtocolVersion) -> Result<(), UnsupportedVersion> {
+    if SUPPORTED.contains(&answered) { Ok(()) } else { Err(UnsupportedVersion { answered }) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! A pair's client, run with a plan; every line that it prints is checked.
+
+use std::io::{BufRead, BufReader};
+use std::process::{ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::child::Watched;
+use super::options::Pair;
+use super::phase::Phase;
+
+/// One part in so many of a phase's count goes before it, unmeasured.
+const WARM_UP: usize = 5;
+
+/// How many of each phase a pair does in a round.
+pub(super) type Counts = [usize; Phase::ALL.len()];
+
+/// Returns the counts with which each phase takes about `time`, but `chunks` at least.
+pub(super) fn calibrate(pair: &Pair, time: Duration, chunks: usize, limit: Duration) -> Result<Counts> {
+    let steps = Phase::ALL.map(|phase| [(phase, phase.first_count()); 2]);
+    let seconds = take(pair, steps.as_flattened(), limit)?;
+    Ok(std::array::from_fn(|at| {
+        let (phase, first) = steps[at][1];
+        let count = phase.count_for(time, first, seconds[2 * at + 1]);
+        if phase == Phase::Stream { count.max(chunks) } else { count }
+    }))
+}
+
+/// Returns the rate of each phase, each after a warm-up.
+pub(super) fn measure(pair: &Pair, counts: &Counts, limit: Duration) -> Result<[f64; Phase::ALL.len()]> {
+    let steps: [[_; 2]; Phase::ALL.len()] = std::array::from_fn(|at| {
+        let phase = Phase::ALL[at];
+        [(phase, counts[at].div_ceil(WARM_UP)), (phase, counts[at])]
+    });
+    let seconds = take(pair, steps.as_flattened(), limit)?;
+    Ok(std::array::from_fn(|at| {
+        let (phase, count) = steps[at][1];
+        phase.rate(count, seconds[2 * at + 1])
+    }))
+}
+
+/// Runs the client with a step for each phase and count, and returns the seconds of each.
+fn take(pair: &Pair, steps: &[(Phase, usize)], limit: Duration) -> Result<Vec<f64>> {
+    let plan: Vec<_> = steps.iter().map(|(phase, count)| json!({"prompt": phase.prompt(*count)})).collect();
+    let mut run = Run::start(pair, &Value::from(plan).to_string(), limit).context(pair.name.clone())?;
+    let hello: Hello = run.line().with_context(|| format!("{}: initialize", pair.name))?;
+    ensure!(hello.protocol_version == 1, "{}: speaks version {}", pair.name, hello.protocol_version);
+    let mut seconds = Vec::new();
+    for &(phase, count) in steps {
+        let line = run.line().and_then(|line: Line| line.check(phase, count));
+        seconds.push(line.with_context(|| format!("{}: {}", pair.name, phase.name()))?);
+    }
+    run.end().with_context(|| format!("{}: end", pair.name))?;
+    Ok(seconds)
+}
+
+/// A client's first line.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Hello {
+    protocol_version: u16,
+}
+
+/// A client's line for one step.
+#[derive(Deserialize)]
+struct Line {
+    stop: String,
+    seconds: f64,
+    chunks: Vec<String>,
+    kinds: serde_json::Map<String, Value>,
+}
+
+impl Line {
+    /// Returns the seconds, if the step did what the phase asks for.
+    fn check(self, phase: Phase, count: usize) -> Result<f64> {
+        ensure!(self.stop == "end_turn", "the turn ended with {}", self.stop);
+        let chunks = self.kinds.get("agent_message_chunk").and_then(Value::as_u64).unwrap_or(0);
+        let expected = phase.chunks(count);
+        ensure!(chunks == expected as u64, "{chunks} chunks came instead of {expected}");
+        if let Some(expected) = phase.outcome(count) {
+            let outcome = self.chunks.last().and_then(|text| serde_json::from_str::<Value>(text).ok());
+            ensure!(outcome.as_ref() == Some(&expected), "got {:?} instead of {expected}", self.chunks);
+        }
+        ensure!(self.seconds > 0.0, "took {} seconds", self.seconds);
+        Ok(self.seconds)
+    }
+}
+
+/// A running client.
+struct Run {
+    child: Watched,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Run {
+    fn start(pair: &Pair, plan: &str, limit: Duration) -> Result<Self> {
+        let (program, arguments) = pair.client.split_first().context("no client")?;
+        let mut command = Command::new(program);
+        command.args(arguments).args(["--approve", "allow", "--plan", plan, "--"]).args(&pair.agent);
+        let (child, pipes) = Watched::start(command.stdin(Stdio::null()), limit)?;
+        Ok(Self { child, stdout: pipes.stdout })
+    }
+
+    fn line<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let mut line = String::new();
+        if self.stdout.read_line(&mut line).context("cannot read the client's stdout")? == 0 {
+            return Err(self.child.early_end());
+        }
+        serde_json::from_str(&line).with_context(|| format!("cannot read the client's line {line}"))
+    }
+
+    fn end(mut self) -> Result<()> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).context("cannot read the client's stdout")?;
+        ensure!(line.is_empty(), "an unexpected line came: {line}");
+        self.child.end()
+    }
+}

@@ -1,0 +1,213 @@
+//! What was measured, as a table for people and one JSON object for programs.
+
+use std::fmt::Write;
+
+use super::phase::Phase;
+
+/// Ours, in the table and in the summary.
+const OURS: &str = "bowline";
+/// The official Rust SDK, which every ratio is to.
+const OFFICIAL: &str = "rust";
+/// The minimal hand-written pair.
+const FLOOR: &str = "floor";
+
+/// What one pair did.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// The pair's name.
+    pub name: String,
+    /// The rates of each round's phases.
+    pub rounds: Vec<[f64; Phase::ALL.len()]>,
+    /// The milliseconds from each start to the answer to `initialize`.
+    pub starts: Vec<f64>,
+    /// The MiB that the agent grew by while its reader stopped.
+    pub stalled_mib: Option<f64>,
+}
+
+impl Measured {
+    /// Starts with nothing measured.
+    pub fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    fn rates(&self, phase: Phase) -> impl Iterator<Item = f64> {
+        self.rounds.iter().map(move |round| round[phase as usize])
+    }
+}
+
+/// What every pair did.
+#[derive(Debug)]
+pub struct Report {
+    pairs: Vec<Measured>,
+}
+
+impl Report {
+    /// Reports on the pairs in this order.
+    pub fn new(pairs: Vec<Measured>) -> Self {
+        Self { pairs }
+    }
+
+    /// Returns a row for each phase and a column for each pair: the median, in brackets the ratio to the
+    /// official SDK, and how far the rounds lie apart.
+    pub fn table(&self) -> String {
+        let mut rows = vec![vec![String::new()]];
+        rows[0].extend(self.pairs.iter().map(|pair| pair.name.clone()));
+        for phase in Phase::ALL {
+            rows.push(
+                self.row(format!("{} {}", phase.name(), phase.unit()), |pair| self.rate_cell(pair, phase)),
+            );
+            if phase == Phase::Seq {
+                let micros =
+                    |pair: &Measured| median(pair.rates(phase)).map(|rate| format!("{:.1}", 1e6 / rate));
+                rows.push(self.row("seq us/read".to_owned(), micros));
+            }
+        }
+        rows.push(
+            self.row("start ms".to_owned(), |pair| {
+                Some(format!("{:.1}", median(pair.starts.iter().copied())?))
+            }),
+        );
+        rows.push(
+            self.row("stalled growth MiB".to_owned(), |pair| Some(format!("{:.1}", pair.stalled_mib?))),
+        );
+        align(&rows)
+    }
+
+    /// Returns the summary, one line. What cannot be told without one of the pairs is `null`.
+    pub fn summary(&self) -> String {
+        let (ours, official, floor) = (self.pair(OURS), self.pair(OFFICIAL), self.pair(FLOOR));
+        let mut fields = Vec::new();
+        for phase in [Phase::Seq, Phase::Inflight64, Phase::Stream, Phase::Read1m, Phase::Read16m] {
+            fields.push(format!(r#""{}":{}"#, phase.name(), number(ratio(ours, official, phase))));
+        }
+        let to_floor: Option<Vec<_>> = Phase::ALL.iter().map(|&phase| ratio(ours, floor, phase)).collect();
+        let lowest = to_floor.and_then(|ratios| ratios.into_iter().reduce(f64::min));
+        fields.push(format!(r#""floor":{}"#, number(lowest)));
+        fields.push(format!(r#""stalled_growth_mib":{}"#, number(ours.and_then(|pair| pair.stalled_mib))));
+        let starts: Vec<_> = self
+            .pairs
+            .iter()
+            .map(|pair| {
+                format!("{}:{}", serde_json::json!(pair.name), number(median(pair.starts.iter().copied())))
+            })
+            .collect();
+        fields.push(format!(r#""start_ms":{{{}}}"#, starts.join(",")));
+        format!("{{{}}}", fields.join(","))
+    }
+
+    fn row(&self, name: String, cell: impl Fn(&Measured) -> Option<String>) -> Vec<String> {
+        let cells = self.pairs.iter().map(|pair| cell(pair).unwrap_or_else(|| "-".to_owned()));
+        std::iter::once(name).chain(cells).collect()
+    }
+
+    fn rate_cell(&self, pair: &Measured, phase: Phase) -> Option<String> {
+        let rate = median(pair.rates(phase))?;
+        let mut cell = format!("{rate:.0}");
+        if let Some(ratio) = ratio(Some(pair), self.pair(OFFICIAL), phase) {
+            write!(cell, " ({ratio:.2})").ok()?;
+        }
+        if pair.rounds.len() == 1 {
+            return Some(cell);
+        }
+        let spread = pair.rates(phase).map(|one| (one / rate - 1.0).abs()).fold(0.0, f64::max);
+        write!(cell, " ±{:.0}%", spread * 100.0).ok()?;
+        Some(cell)
+    }
+
+    fn pair(&self, name: &str) -> Option<&Measured> {
+        self.pairs.iter().find(|pair| pair.name == name)
+    }
+}
+
+/// Returns the median of the ratios within each round: what slows a round down slows both.
+fn ratio(pair: Option<&Measured>, to: Option<&Measured>, phase: Phase) -> Option<f64> {
+    median(pair?.rates(phase).zip(to?.rates(phase)).map(|(one, other)| one / other))
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    let lower = *values.get((values.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "null".to_owned(), |value| format!("{value:.2}"))
+}
+
+/// Pads the first column on the right, the others on the left.
+fn align(rows: &[Vec<String>]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for row in rows {
+        let mut line = format!("{:<1$}", row[0], width(0));
+        for (column, cell) in row.iter().enumerate().skip(1) {
+            line.push_str(&format!("  {cell:>0$}", width(column)));
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::{Measured, Report};
+
+    fn check(pairs: &[(&str, &[f64])], expect: Expect) {
+        let pairs = pairs.iter().map(|(name, rounds)| Measured {
+            name: (*name).to_owned(),
+            rounds: rounds.iter().map(|&rate| [rate, rate * 2.0, rate, rate, rate * 10.0]).collect(),
+            starts: vec![rounds[0], 2.5],
+            stalled_mib: Some(0.125),
+        });
+        let report = Report::new(pairs.collect());
+        expect.assert_eq(&format!("{}{}\n", report.table(), report.summary()));
+    }
+
+    #[test]
+    fn a_ratio_is_taken_within_a_round() {
+        // Both halve in the second round, and the ratio stays.
+        check(
+            &[
+                ("bowline", &[400.0, 200.0, 400.0]),
+                ("rust", &[100.0, 50.0, 100.0]),
+                ("floor", &[500.0, 250.0, 500.0]),
+            ],
+            expect![[r#"
+                                             bowline              rust             floor
+                seq reads/s          400 (4.00) ±50%   100 (1.00) ±50%   500 (5.00) ±50%
+                seq us/read                   2500.0           10000.0            2000.0
+                inflight64 reads/s   800 (4.00) ±50%   200 (1.00) ±50%  1000 (5.00) ±50%
+                read_1m MB/s         400 (4.00) ±50%   100 (1.00) ±50%   500 (5.00) ±50%
+                read_16m MB/s        400 (4.00) ±50%   100 (1.00) ±50%   500 (5.00) ±50%
+                stream chunks/s     4000 (4.00) ±50%  1000 (1.00) ±50%  5000 (5.00) ±50%
+                start ms                       201.2              51.2             251.2
+                stalled growth MiB               0.1               0.1               0.1
+                {"seq":4.00,"inflight64":4.00,"stream":4.00,"read_1m":4.00,"read_16m":4.00,"floor":0.80,"stalled_growth_mib":0.12,"start_ms":{"bowline":201.25,"rust":51.25,"floor":251.25}}
+            "#]],
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_null() {
+        check(
+            &[("rust", &[100.0]), ("floor", &[500.0])],
+            expect![[r#"
+                                           rust        floor
+                seq reads/s          100 (1.00)   500 (5.00)
+                seq us/read             10000.0       2000.0
+                inflight64 reads/s   200 (1.00)  1000 (5.00)
+                read_1m MB/s         100 (1.00)   500 (5.00)
+                read_16m MB/s        100 (1.00)   500 (5.00)
+                stream chunks/s     1000 (1.00)  5000 (5.00)
+                start ms                   51.2        251.2
+                stalled growth MiB          0.1          0.1
+                {"seq":null,"inflight64":null,"stream":null,"read_1m":null,"read_16m":null,"floor":null,"stalled_growth_mib":null,"start_ms":{"rust":51.25,"floor":251.25}}
+            "#]],
+        );
+    }
+}

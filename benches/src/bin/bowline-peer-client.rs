@@ -1,0 +1,250 @@
+//! Bowline's client for tests and benchmarks, as `tests/peers/README.md` describes it.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use agent_client_protocol_schema::ProtocolVersion;
+use agent_client_protocol_schema::v1::{
+    ClientCapabilities, CreateTerminalRequest, CreateTerminalResponse, Error, FileSystemCapabilities,
+    InitializeRequest, KillTerminalRequest, KillTerminalResponse, NewSessionRequest, PermissionOptionKind,
+    PromptRequest, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
+    ReleaseTerminalResponse, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
+    SelectedPermissionOutcome, SessionNotification, SessionUpdate, TerminalExitStatus, TerminalId,
+    TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest, WaitForTerminalExitResponse,
+    WriteTextFileRequest, WriteTextFileResponse,
+};
+use anyhow::{Context, Result, ensure};
+use bowline_benches::contract::{BenchTexts, ClientArguments, Step, StepLog};
+use bowline_state::failure::Failure;
+use bowline_state::lines::{self, Window};
+use bowline_wire::{AgentHandle, Client, ClientContext, Grace, Limits, spawn_agent};
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::sync::{Notify, watch};
+
+fn main() -> Result<()> {
+    let arguments = ClientArguments::parse(std::env::args().skip(1))?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(arguments))
+}
+
+async fn run(arguments: ClientArguments) -> Result<()> {
+    let ClientArguments { approve, plan, agent } = arguments;
+    let (program, rest) = agent.split_first().context("the agent's command is missing")?;
+    let client = Arc::new(Scripted::new(approve));
+    let mut command = Command::new(program);
+    command.args(rest);
+    let (agent, process) = spawn_agent(command, Arc::clone(&client), Limits::DEFAULT)?;
+    let steps = take_steps(&client, &agent, plan).await;
+    let exit = process.shutdown(Grace::default()).await;
+    steps.with_context(|| exit.to_string())?;
+    ensure!(exit.status.is_some_and(|status| status.success()), "{exit}");
+    Ok(())
+}
+
+async fn take_steps(client: &Scripted, agent: &AgentHandle, plan: Vec<Step>) -> Result<()> {
+    let capabilities = ClientCapabilities::new()
+        .fs(FileSystemCapabilities::new().read_text_file(true).write_text_file(true))
+        .terminal(true);
+    let initialize = InitializeRequest::new(ProtocolVersion::V1).client_capabilities(capabilities);
+    let answer = agent.initialize(initialize).await?;
+    let name = answer.agent_info.map(|info| info.name);
+    print(&json!({"agent": name, "protocolVersion": answer.protocol_version}).to_string())?;
+    let session = agent.new_session(NewSessionRequest::new(std::env::current_dir()?)).await?.session_id;
+    for step in plan {
+        *lock(&client.log) = StepLog::default();
+        let prompt = PromptRequest::new(session.clone(), vec![step.prompt.to_string().into()]);
+        let start = Instant::now();
+        let turn = agent.prompt(prompt);
+        let cancel = async {
+            if step.cancel_on_first_chunk {
+                client.first_chunk.notified().await;
+                agent.cancel(session.clone()).await?;
+            }
+            Ok(())
+        };
+        let (answer, ()) = tokio::try_join!(turn, cancel)?;
+        print(&lock(&client.log).line(answer.stop_reason, start.elapsed())?)?;
+    }
+    Ok(())
+}
+
+/// Serves what the contract says.
+struct Scripted {
+    approve: PermissionOptionKind,
+    texts: Mutex<BenchTexts>,
+    log: Mutex<StepLog>,
+    first_chunk: Notify,
+    terminals: Mutex<HashMap<TerminalId, Terminal>>,
+}
+
+impl Scripted {
+    fn new(approve: PermissionOptionKind) -> Self {
+        Scripted {
+            approve,
+            texts: Mutex::default(),
+            log: Mutex::default(),
+            first_chunk: Notify::new(),
+            terminals: Mutex::default(),
+        }
+    }
+
+    fn terminal(&self, id: &TerminalId) -> Result<Terminal, Error> {
+        let terminals = lock(&self.terminals);
+        terminals
+            .get(id)
+            .cloned()
+            .ok_or_else(|| Failure::ResourceNotFound { uri: Some(id.to_string()) }.into())
+    }
+}
+
+impl Client for Scripted {
+    async fn request_permission(
+        &self,
+        request: RequestPermissionRequest,
+        _: ClientContext,
+    ) -> Result<RequestPermissionResponse, Error> {
+        let option = request.options.into_iter().find(|option| option.kind == self.approve);
+        Ok(RequestPermissionResponse::new(match option {
+            Some(option) => {
+                RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id))
+            }
+            None => RequestPermissionOutcome::Cancelled,
+        }))
+    }
+
+    async fn session_update(&self, notification: SessionNotification, _: AgentHandle) {
+        if matches!(notification.update, SessionUpdate::AgentMessageChunk(_)) {
+            self.first_chunk.notify_one();
+        }
+        lock(&self.log).record(notification.update);
+    }
+
+    async fn read_text_file(
+        &self,
+        request: ReadTextFileRequest,
+        _: ClientContext,
+    ) -> Result<ReadTextFileResponse, Error> {
+        if let Some(text) = lock(&self.texts).get(&request.path) {
+            return Ok(ReadTextFileResponse::new(text));
+        }
+        let uri = request.path.display().to_string();
+        let text = std::fs::read_to_string(&request.path)
+            .map_err(|_| Failure::ResourceNotFound { uri: Some(uri) })?;
+        let window = Window { line: request.line, limit: request.limit };
+        let text = lines::slice(&text, window).map_err(|past| Failure::PastEnd { lines: past.lines })?;
+        Ok(ReadTextFileResponse::new(text))
+    }
+
+    async fn write_text_file(
+        &self,
+        request: WriteTextFileRequest,
+        _: ClientContext,
+    ) -> Result<WriteTextFileResponse, Error> {
+        std::fs::write(&request.path, request.content).map_err(Error::into_internal_error)?;
+        Ok(WriteTextFileResponse::new())
+    }
+
+    async fn create_terminal(
+        &self,
+        request: CreateTerminalRequest,
+        _: ClientContext,
+    ) -> Result<CreateTerminalResponse, Error> {
+        let terminal = Terminal::start(request).map_err(Error::into_internal_error)?;
+        let mut terminals = lock(&self.terminals);
+        let id = TerminalId::new(format!("terminal_{}", terminals.len() + 1));
+        terminals.insert(id.clone(), terminal);
+        Ok(CreateTerminalResponse::new(id))
+    }
+
+    async fn terminal_output(
+        &self,
+        request: TerminalOutputRequest,
+        _: ClientContext,
+    ) -> Result<TerminalOutputResponse, Error> {
+        let terminal = self.terminal(&request.terminal_id)?;
+        let output = String::from_utf8_lossy(&lock(&terminal.output)).into_owned();
+        Ok(TerminalOutputResponse::new(output, false))
+    }
+
+    async fn wait_for_terminal_exit(
+        &self,
+        request: WaitForTerminalExitRequest,
+        _: ClientContext,
+    ) -> Result<WaitForTerminalExitResponse, Error> {
+        let mut exit = self.terminal(&request.terminal_id)?.exit;
+        let exit = exit.wait_for(Option::is_some).await.map_err(Error::into_internal_error)?.clone();
+        Ok(WaitForTerminalExitResponse::new(exit.unwrap_or_default()))
+    }
+
+    async fn kill_terminal(
+        &self,
+        request: KillTerminalRequest,
+        _: ClientContext,
+    ) -> Result<KillTerminalResponse, Error> {
+        self.terminal(&request.terminal_id)?.kill.notify_one();
+        Ok(KillTerminalResponse::new())
+    }
+
+    async fn release_terminal(
+        &self,
+        request: ReleaseTerminalRequest,
+        _: ClientContext,
+    ) -> Result<ReleaseTerminalResponse, Error> {
+        self.terminal(&request.terminal_id)?.kill.notify_one();
+        lock(&self.terminals).remove(&request.terminal_id);
+        Ok(ReleaseTerminalResponse::new())
+    }
+}
+
+/// A command that runs, or ran.
+#[derive(Clone)]
+struct Terminal {
+    output: Arc<Mutex<Vec<u8>>>,
+    exit: watch::Receiver<Option<TerminalExitStatus>>,
+    kill: Arc<Notify>,
+}
+
+impl Terminal {
+    fn start(request: CreateTerminalRequest) -> std::io::Result<Self> {
+        let mut child = Command::new(&request.command)
+            .args(&request.args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (exited, exit) = watch::channel(None);
+        let terminal = Terminal { output: Arc::default(), exit, kill: Arc::default() };
+        let (output, kill) = (Arc::clone(&terminal.output), Arc::clone(&terminal.kill));
+        tokio::spawn(async move {
+            let mut bytes = Vec::new();
+            if let Some(stdout) = &mut child.stdout {
+                tokio::select! {
+                    _ = stdout.read_to_end(&mut bytes) => {}
+                    () = kill.notified() => {}
+                }
+            }
+            *lock(&output) = bytes;
+            let code = match tokio::time::timeout(KILL_AFTER, child.wait()).await {
+                Ok(status) => status.ok().and_then(|status| status.code()),
+                Err(_) => child.kill().await.ok().and(None),
+            };
+            exited.send_replace(Some(TerminalExitStatus::new().exit_code(code.map(i32::cast_unsigned))));
+        });
+        Ok(terminal)
+    }
+}
+
+/// How long a command may go on once its output has ended or it is to be killed.
+const KILL_AFTER: std::time::Duration = std::time::Duration::from_millis(50);
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn print(line: &str) -> Result<()> {
+    writeln!(std::io::stdout().lock(), "{line}").context("cannot write to stdout")
+}

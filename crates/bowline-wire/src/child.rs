@@ -1,0 +1,209 @@
+//! An agent as a child process: started, talked to, and ended with everything it started.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+use crate::agent_handle::AgentHandle;
+use crate::client::Client;
+use crate::connect::connect_client;
+use crate::limits::Limits;
+use crate::stdio::widen;
+
+/// How much of an agent's stderr is kept.
+const STDERR_TAIL: usize = 64 << 10;
+
+/// Why an agent did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The program could not be started.
+    #[error("cannot start the agent {program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// How long an agent may take to end at each step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grace {
+    /// After its stdin was closed.
+    pub after_close: Duration,
+    /// After it was asked to terminate.
+    pub after_terminate: Duration,
+}
+
+impl Default for Grace {
+    /// Two seconds, then one.
+    fn default() -> Self {
+        Grace { after_close: Duration::from_secs(2), after_terminate: Duration::from_secs(1) }
+    }
+}
+
+/// How an agent's process ended.
+#[derive(Debug, Clone)]
+pub struct AgentExit {
+    /// Its exit status, if it could be learnt.
+    pub status: Option<ExitStatus>,
+    /// The last of what it wrote to stderr.
+    pub stderr: String,
+}
+
+impl fmt::Display for AgentExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.status {
+            Some(status) => write!(f, "the agent ended: {status}")?,
+            None => f.write_str("the agent ended")?,
+        }
+        match self.stderr.trim() {
+            "" => Ok(()),
+            stderr => write!(f, "; its last words:\n{stderr}"),
+        }
+    }
+}
+
+/// The process of an agent. Dropping it kills the process and every other one in its group.
+#[derive(Debug)]
+pub struct AgentProcess {
+    child: Child,
+    group: Group,
+    agent: AgentHandle,
+    serving: JoinHandle<io::Result<()>>,
+    stderr: Arc<Mutex<Tail>>,
+    stderr_ended: JoinHandle<()>,
+}
+
+/// Starts an agent in a process group of its own and connects a client to it.
+///
+/// The command's stdin, stdout and stderr are taken over; everything else (directory, environment) is the caller's.
+///
+/// # Errors
+/// Fails when the program cannot be started.
+pub fn spawn_agent<C: Client>(
+    mut command: Command,
+    client: Arc<C>,
+    limits: Limits,
+) -> Result<(AgentHandle, AgentProcess), SpawnError> {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
+    let program = command.as_std().get_program().to_string_lossy().into_owned();
+    let failed = |source| SpawnError::Start { program: program.clone(), source };
+    let mut child = command.spawn().map_err(failed)?;
+    let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+    let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err(failed(io::Error::other("its pipes are missing")));
+    };
+    widen(&stdin);
+    widen(&stdout);
+    let tail = Arc::new(Mutex::new(Tail::default()));
+    let stderr_ended = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
+    let (agent, serving) = connect_client(client, stdout, stdin, limits);
+    let serving = tokio::spawn(serving);
+    let process = AgentProcess { child, group, agent: agent.clone(), serving, stderr: tail, stderr_ended };
+    Ok((agent, process))
+}
+
+impl AgentProcess {
+    /// The id of the process, until it has ended.
+    #[must_use]
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    /// The last of what the agent wrote to stderr so far.
+    #[must_use]
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text()
+    }
+
+    /// Waits until the process ends by itself.
+    pub async fn wait(&mut self) -> AgentExit {
+        let status = self.child.wait().await.ok();
+        self.exit(status).await
+    }
+
+    /// Ends the process: closes its stdin, waits, asks it to terminate, waits, kills it; and kills what it left behind
+    /// in its process group.
+    pub async fn shutdown(mut self, grace: Grace) -> AgentExit {
+        self.agent.caller().close();
+        let mut status = tokio::time::timeout(grace.after_close, self.child.wait()).await;
+        if status.is_err() {
+            self.group.signal(Signal::TERM);
+            status = tokio::time::timeout(grace.after_terminate, self.child.wait()).await;
+        }
+        let status = match status {
+            Ok(status) => status.ok(),
+            Err(_) => {
+                self.group.signal(Signal::KILL);
+                self.child.wait().await.ok()
+            }
+        };
+        self.group.signal(Signal::KILL);
+        self.exit(status).await
+    }
+
+    async fn exit(&mut self, status: Option<ExitStatus>) -> AgentExit {
+        // A process that outlives the agent may hold its stderr open; what came by then is enough.
+        drop(tokio::time::timeout(Duration::from_millis(100), &mut self.stderr_ended).await);
+        AgentExit { status, stderr: self.stderr() }
+    }
+}
+
+impl Drop for AgentProcess {
+    fn drop(&mut self) {
+        self.group.signal(Signal::KILL);
+        self.serving.abort();
+        self.stderr_ended.abort();
+    }
+}
+
+/// The process group of an agent.
+#[derive(Debug)]
+struct Group(Option<Pid>);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            // A group without members is what we want.
+            kill_process_group(group, signal).ok();
+        }
+    }
+}
+
+/// The last bytes of a stream.
+#[derive(Debug, Default)]
+struct Tail {
+    // Invariant: at most STDERR_TAIL bytes.
+    bytes: VecDeque<u8>,
+}
+
+impl Tail {
+    fn push(&mut self, bytes: &[u8]) {
+        let bytes = &bytes[bytes.len().saturating_sub(STDERR_TAIL)..];
+        let over = (self.bytes.len() + bytes.len()).saturating_sub(STDERR_TAIL);
+        self.bytes.drain(..over);
+        self.bytes.extend(bytes);
+    }
+
+    fn text(&self) -> String {
+        let bytes: Vec<u8> = self.bytes.iter().copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+async fn keep_tail(mut stream: impl AsyncRead + Unpin, tail: Arc<Mutex<Tail>>) {
+    let mut bytes = vec![0; 8192];
+    while let Ok(n @ 1..) = stream.read(&mut bytes).await {
+        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes[..n]);
+    }
+}

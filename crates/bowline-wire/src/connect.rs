@@ -1,0 +1,63 @@
+//! Puts an agent or a client on a connection.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::agent::{Agent, AgentService};
+use crate::agent_handle::AgentHandle;
+use crate::client::{Client, ClientService};
+use crate::client_handle::ClientHandle;
+use crate::driver::Driver;
+use crate::limits::Limits;
+use crate::stdio;
+
+/// Puts an agent on a connection to a client. Returns the client, and the future that serves until the client ends.
+pub fn connect_agent<A, R, W>(
+    agent: Arc<A>,
+    reader: R,
+    writer: W,
+    limits: Limits,
+) -> (ClientHandle, impl Future<Output = io::Result<()>> + Send)
+where
+    A: Agent,
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    let (caller, driver) = Driver::new(reader, writer, limits);
+    let client = ClientHandle::new(caller);
+    let service = AgentService::new(agent, client.clone());
+    (client, driver.run(service))
+}
+
+/// Puts a client on a connection to an agent. Returns the agent, and the future that serves until the agent ends or
+/// the connection is closed.
+pub fn connect_client<C, R, W>(
+    client: Arc<C>,
+    reader: R,
+    writer: W,
+    limits: Limits,
+) -> (AgentHandle, impl Future<Output = io::Result<()>> + Send)
+where
+    C: Client,
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    let (caller, driver) = Driver::new(reader, writer, limits);
+    let agent = AgentHandle::new(caller);
+    let service = ClientService::new(client, agent.clone());
+    (agent, driver.run(service))
+}
+
+/// Runs an agent on stdin and stdout until the client closes stdin. Nothing else may write to stdout.
+///
+/// Handlers run on the current tokio runtime; one with a single thread answers fastest.
+///
+/// # Errors
+/// Fails when stdin or stdout does. That the client is gone is no error.
+pub async fn run_agent(agent: impl Agent) -> io::Result<()> {
+    let (_client, serving) = connect_agent(Arc::new(agent), stdio::reader(), stdio::writer(), Limits::DEFAULT);
+    serving.await
+}

@@ -1,0 +1,51 @@
+//! What a handler has at hand beside the request itself.
+
+use std::future::Future;
+
+use agent_client_protocol_schema::v1::{Error, RequestId};
+use bowline_state::failure::Failure;
+
+use crate::service::CancelSignal;
+
+/// The surroundings of a request: the way back to who sent it, and whether it is still wanted.
+#[derive(Debug, Clone)]
+pub struct Context<H> {
+    pub(crate) peer: H,
+    pub(crate) id: RequestId,
+    pub(crate) cancel: CancelSignal,
+}
+
+impl<H> Context<H> {
+    /// The side that sent the request. It may be called from inside the handler.
+    pub fn peer(&self) -> &H {
+        &self.peer
+    }
+
+    /// The id of the request on the wire.
+    pub fn request_id(&self) -> &RequestId {
+        &self.id
+    }
+
+    /// The signal that fires when the request is cancelled: by `$/cancel_request`, for a prompt also by
+    /// `session/cancel` and `session/close`, and when the other side is gone. The request must still be answered.
+    pub fn cancel(&self) -> &CancelSignal {
+        &self.cancel
+    }
+
+    /// Waits until the request is cancelled.
+    pub async fn cancelled(&self) {
+        self.cancel.fired().await;
+    }
+
+    /// Runs a future, but no longer than the request is wanted.
+    ///
+    /// # Errors
+    /// Returns the error -32800 if the request is cancelled first. The future is dropped then.
+    pub async fn until_cancelled<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            () = self.cancel.fired() => Err(Failure::Cancelled.into()),
+            value = future => Ok(value),
+        }
+    }
+}

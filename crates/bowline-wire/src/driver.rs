@@ -1,0 +1,374 @@
+//! Runs a [`Peer`] over a reader and a writer on tokio.
+//!
+//! One task owns the whole connection: it takes what local callers queue, writes, reads, and calls the
+//! [`Service`]. It never waits for a handler, so that both sides may call each other from inside their handlers.
+//! Callers wait while too much output is queued, and reading stops while too many notifications wait for their
+//! handler, so a slow or stopped peer costs bounded memory.
+
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use agent_client_protocol_schema::v1::{Error, RequestId};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Sleep;
+
+use crate::body::Body;
+use crate::caller::{CallError, Caller, Command, Control, Order, Reply};
+use crate::lane::Lane;
+use crate::limits::Limits;
+use crate::peer::{Event, Peer};
+use crate::service::{Answer, CancelSignal, Incoming, NoPanic, Service, panicked};
+
+/// How many pieces of output go into one write.
+const SLICES: usize = 16;
+
+/// A connection that is ready to run.
+pub struct Driver<R, W> {
+    reader: R,
+    writer: W,
+    link: Link,
+    lane: Lane,
+    commands: mpsc::Receiver<Command>,
+    control: mpsc::UnboundedReceiver<Control>,
+    caller: Caller,
+    handlers: JoinSet<()>,
+    limits: Limits,
+    phase: Phase,
+    drain: Option<Pin<Box<Sleep>>>,
+    unflushed: bool,
+}
+
+/// How far a connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Both sides may send.
+    Open,
+    /// The other side has ended; handlers finish.
+    Draining,
+    /// The handlers have been told to stop.
+    Stopping,
+    /// What is queued is written, and that is all.
+    Closing,
+}
+
+/// The peer, and who waits for what.
+struct Link {
+    peer: Peer,
+    replies: HashMap<i64, (Reply, Order)>,
+    /// Handlers that had to wait, by the request that they serve.
+    running: HashMap<RequestId, CancelSignal>,
+    open: bool,
+}
+
+impl<R, W> Driver<R, W>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin,
+{
+    /// Makes a connection over two halves of a stream. It does nothing until it runs.
+    pub fn new(reader: R, writer: W, limits: Limits) -> (Caller, Self) {
+        let (caller, commands, control) = Caller::new(limits.queue);
+        let driver = Driver {
+            reader,
+            writer,
+            link: Link {
+                peer: Peer::new(limits),
+                replies: HashMap::new(),
+                running: HashMap::new(),
+                open: true,
+            },
+            lane: Lane::default(),
+            commands,
+            control,
+            caller: caller.clone(),
+            handlers: JoinSet::new(),
+            limits,
+            phase: Phase::Open,
+            drain: None,
+            unflushed: false,
+        };
+        (caller, driver)
+    }
+
+    /// Serves until the other side ends, [`Caller::close`] is called, or reading or writing fails.
+    ///
+    /// # Errors
+    /// Fails when reading or writing does. That the other side is gone is no error.
+    pub async fn run(mut self, mut service: impl Service) -> io::Result<()> {
+        let result = poll_fn(|cx| self.poll(&mut service, cx)).await;
+        self.link.close();
+        // Calls still in the queue must not wait for ever.
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            self.link.command(command);
+        }
+        match result {
+            Err(error) if is_gone(&error) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn poll(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut moved = self.poll_control(cx);
+            moved |= self.poll_commands(cx);
+            moved |= self.lane.poll(cx);
+            moved |= self.poll_write(cx)?;
+            moved |= self.poll_read(service, cx)?;
+            if self.poll_end(cx) {
+                return Poll::Ready(Ok(()));
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll_control(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while let Poll::Ready(Some(control)) = self.control.poll_recv(cx) {
+            moved = true;
+            match control {
+                Control::Cancel(id) => self.link.cancel(id),
+                Control::Close => {
+                    self.phase = Phase::Closing;
+                    self.link.close();
+                }
+            }
+        }
+        moved
+    }
+
+    fn poll_commands(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while self.link.peer.output_len() < self.limits.high_water {
+            let Poll::Ready(Some(command)) = self.commands.poll_recv(cx) else { break };
+            moved = true;
+            self.link.command(command);
+        }
+        moved
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let mut moved = false;
+        while self.link.peer.output_len() > 0 {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let filled = self.link.peer.output(&mut slices);
+            match Pin::new(&mut self.writer).poll_write_vectored(cx, &slices[..filled]) {
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(n)) => {
+                    self.link.peer.consume_output(n);
+                    self.unflushed = true;
+                    moved = true;
+                }
+            }
+        }
+        if self.unflushed
+            && self.link.peer.output_len() == 0
+            && let Poll::Ready(flushed) = Pin::new(&mut self.writer).poll_flush(cx)
+        {
+            flushed?;
+            self.unflushed = false;
+        }
+        Ok(moved)
+    }
+
+    fn poll_read(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<bool> {
+        if self.phase != Phase::Open || self.link.peer.is_flooded() {
+            return Ok(false);
+        }
+        if self.lane.size() >= self.limits.max_backlog {
+            return Ok(self.link.unjam());
+        }
+        let read = pin!(self.reader.read_buf(self.link.peer.room())).poll(cx);
+        let Poll::Ready(read) = read else { return Ok(false) };
+        if read? == 0 {
+            self.link.peer.end();
+            self.phase = Phase::Draining;
+            self.drain = Some(Box::pin(tokio::time::sleep(self.limits.drain)));
+        }
+        self.serve(service, cx);
+        if self.phase != Phase::Open {
+            self.link.close();
+        }
+        Ok(true)
+    }
+
+    /// Acts on everything that has been read.
+    fn serve(&mut self, service: &mut impl Service, cx: &mut Context<'_>) {
+        while let Some(event) = self.link.peer.next_event() {
+            match event {
+                Event::Request { id, method, params } => {
+                    let cancel = CancelSignal::new();
+                    let incoming = Incoming { id: id.clone(), method: &method, params, cancel: cancel.clone() };
+                    let answer = guard(|| service.request(incoming)).unwrap_or(Answer::Now(Err(panicked())));
+                    self.answer(id, answer, cancel, cx);
+                }
+                Event::Notification { method, params } => {
+                    let size = params.map_or(0, |params| params.get().len());
+                    if let Some(Some(handler)) = guard(|| service.notification(&method, params)) {
+                        self.lane.notification(handler, size, cx);
+                    }
+                }
+                Event::Response { id, outcome } => {
+                    let outcome = outcome.map_err(CallError::Refused);
+                    match self.link.replies.remove(&id) {
+                        Some((reply, Order::AfterNotifications)) => self.lane.answer(reply, outcome),
+                        Some((reply, _)) => reply.send(outcome),
+                        None => {}
+                    }
+                }
+                Event::LateResponse { .. } => {}
+                Event::Cancel { id } => {
+                    if let Some(signal) = self.link.running.get(&id) {
+                        signal.fire();
+                    }
+                }
+                Event::Breach(breach) => {
+                    guard(|| service.breach(breach));
+                }
+            }
+        }
+    }
+
+    /// Answers a request now, or has it answered when its handler is done.
+    fn answer(&mut self, id: RequestId, answer: Answer, cancel: CancelSignal, cx: &mut Context<'_>) {
+        let mut handler = match answer {
+            Answer::Now(answer) => return self.answer_now(id, answer),
+            Answer::Later(handler) => NoPanic(handler),
+        };
+        match Pin::new(&mut handler).poll(cx) {
+            Poll::Ready(answer) => self.answer_now(id, answer),
+            Poll::Pending => {
+                self.link.running.insert(id.clone(), cancel);
+                let commands = self.caller.commands.clone();
+                self.handlers.spawn(async move {
+                    let answer = handler.await;
+                    // When the connection is gone, nobody waits for the answer.
+                    drop(commands.send(Command::Answer { id, answer }).await);
+                });
+            }
+        }
+    }
+
+    fn answer_now(&mut self, id: RequestId, answer: Result<Body, Error>) {
+        // What the handler sent before it answered must leave before the answer does.
+        while let Ok(command) = self.commands.try_recv() {
+            self.link.command(command);
+        }
+        if self.link.peer.output_len() < self.limits.high_water {
+            self.link.respond(&id, answer);
+        } else {
+            let commands = self.caller.commands.clone();
+            self.handlers.spawn(async move {
+                drop(commands.send(Command::Answer { id, answer }).await);
+            });
+        }
+    }
+
+    /// Whether the connection is over.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> bool {
+        while self.handlers.try_join_next().is_some() {}
+        if self.phase == Phase::Open {
+            return false;
+        }
+        let written = self.link.peer.output_len() == 0 && !self.unflushed;
+        if self.phase == Phase::Closing {
+            return written;
+        }
+        while let Poll::Ready(Some(_)) = self.handlers.poll_join_next(cx) {}
+        if self.handlers.is_empty() && self.lane.is_idle() && self.commands.is_empty() && written {
+            return true;
+        }
+        while let Some(drain) = &mut self.drain
+            && drain.as_mut().poll(cx).is_ready()
+        {
+            if self.phase == Phase::Stopping {
+                return true;
+            }
+            self.phase = Phase::Stopping;
+            self.link.running.values().for_each(CancelSignal::fire);
+            self.drain = Some(Box::pin(tokio::time::sleep(self.limits.drain)));
+        }
+        false
+    }
+}
+
+impl Link {
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Call { id, method, params, reply, order } => {
+                if reply.is_unwanted() {
+                    return;
+                }
+                if !self.open {
+                    return reply.send(Err(CallError::Closed));
+                }
+                match self.peer.request_as(id, &method, params) {
+                    Ok(()) => drop(self.replies.insert(id, (reply, order))),
+                    Err(not_sent) => reply.send(Err(not_sent.into())),
+                }
+            }
+            Command::Notify { method, params } => {
+                if self.open {
+                    self.peer.notify(&method, params);
+                }
+            }
+            Command::Answer { id, answer } => self.respond(&id, answer),
+        }
+    }
+
+    fn respond(&mut self, id: &RequestId, answer: Result<Body, Error>) {
+        self.running.remove(id);
+        let owed = self.peer.respond(id, answer);
+        debug_assert!(owed.is_ok(), "a request is answered once: {owed:?}");
+    }
+
+    fn cancel(&mut self, id: i64) {
+        // A call that is still in the queue, or was answered, is not among them.
+        if self.replies.remove(&id).is_some() {
+            self.peer.cancel(id);
+        }
+    }
+
+    /// Fails the calls whose answers cannot come before the caller is done. Returns whether there was one.
+    fn unjam(&mut self) -> bool {
+        let jammed: Vec<i64> =
+            self.replies.iter().filter(|(_, (_, order))| *order == Order::InsideNotification).map(|(id, _)| *id).collect();
+        for id in &jammed {
+            self.peer.cancel(*id);
+            if let Some((reply, _)) = self.replies.remove(id) {
+                reply.send(Err(CallError::Jammed));
+            }
+        }
+        !jammed.is_empty()
+    }
+
+    /// Fails every call that waits, and every later one.
+    fn close(&mut self) {
+        self.open = false;
+        for (_, (reply, _)) in self.replies.drain() {
+            reply.send(Err(CallError::Closed));
+        }
+    }
+}
+
+/// Runs a part of the service. A panic in it must not end the connection.
+fn guard<T>(run: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).ok()
+}
+
+/// Whether the error only says that the other side is no longer there.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted
+    )
+}

@@ -1,0 +1,128 @@
+//! Which type goes with which method, for every message of the protocol.
+
+use agent_client_protocol_schema::v1::{
+    AGENT_METHOD_NAMES, AuthenticateRequest, AuthenticateResponse, CLIENT_METHOD_NAMES, CancelNotification,
+    CloseSessionRequest, CloseSessionResponse, CompleteElicitationNotification, CreateElicitationRequest,
+    CreateElicitationResponse, CreateTerminalRequest, CreateTerminalResponse, DeleteSessionRequest,
+    DeleteSessionResponse, ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse,
+    KillTerminalRequest, KillTerminalResponse, ListSessionsRequest, ListSessionsResponse, LoadSessionRequest,
+    LoadSessionResponse, LogoutRequest, LogoutResponse, NewSessionRequest, NewSessionResponse, PromptRequest,
+    PromptResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest, ReleaseTerminalResponse,
+    RequestPermissionRequest, RequestPermissionResponse, ResumeSessionRequest, ResumeSessionResponse, SessionId,
+    SessionNotification, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest,
+    SetSessionModeResponse, TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest,
+    WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// Params of a request, with its method and what it answers.
+pub trait Request: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The name on the wire.
+    const METHOD: &'static str;
+    /// Whether notifications belong to the answer, so that it is handed over after them.
+    const AFTER_NOTIFICATIONS: bool = false;
+    /// What the other side answers.
+    type Response: Serialize + DeserializeOwned + Send + 'static;
+}
+
+/// Params of a notification, with its method.
+pub trait Notification: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The name on the wire.
+    const METHOD: &'static str;
+}
+
+/// The older way to switch models, which agents and clients in use still speak. The schema has dropped it in favour
+/// of config options, so it is declared here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetSessionModelRequest {
+    /// The session.
+    pub session_id: SessionId,
+    /// The model to use from the next turn on.
+    pub model_id: String,
+}
+
+/// The answer to [`SetSessionModelRequest`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetSessionModelResponse {}
+
+/// The name of the older method to switch models.
+pub const SESSION_SET_MODEL: &str = "session/set_model";
+
+macro_rules! requests {
+    ($($request:ident => $response:ident, $method:expr $(, $after:ident)?;)*) => {
+        $(impl Request for $request {
+            const METHOD: &'static str = $method;
+            $(const AFTER_NOTIFICATIONS: bool = { let $after = true; $after };)?
+            type Response = $response;
+        })*
+    };
+}
+
+requests! {
+    InitializeRequest => InitializeResponse, AGENT_METHOD_NAMES.initialize;
+    AuthenticateRequest => AuthenticateResponse, AGENT_METHOD_NAMES.authenticate;
+    LogoutRequest => LogoutResponse, AGENT_METHOD_NAMES.logout;
+    NewSessionRequest => NewSessionResponse, AGENT_METHOD_NAMES.session_new;
+    LoadSessionRequest => LoadSessionResponse, AGENT_METHOD_NAMES.session_load, after_notifications;
+    ResumeSessionRequest => ResumeSessionResponse, AGENT_METHOD_NAMES.session_resume;
+    ListSessionsRequest => ListSessionsResponse, AGENT_METHOD_NAMES.session_list;
+    ForkSessionRequest => ForkSessionResponse, AGENT_METHOD_NAMES.session_fork;
+    CloseSessionRequest => CloseSessionResponse, AGENT_METHOD_NAMES.session_close;
+    DeleteSessionRequest => DeleteSessionResponse, AGENT_METHOD_NAMES.session_delete;
+    SetSessionModeRequest => SetSessionModeResponse, AGENT_METHOD_NAMES.session_set_mode;
+    SetSessionConfigOptionRequest => SetSessionConfigOptionResponse, AGENT_METHOD_NAMES.session_set_config_option;
+    SetSessionModelRequest => SetSessionModelResponse, SESSION_SET_MODEL;
+    PromptRequest => PromptResponse, AGENT_METHOD_NAMES.session_prompt, after_notifications;
+
+    RequestPermissionRequest => RequestPermissionResponse, CLIENT_METHOD_NAMES.session_request_permission;
+    ReadTextFileRequest => ReadTextFileResponse, CLIENT_METHOD_NAMES.fs_read_text_file;
+    WriteTextFileRequest => WriteTextFileResponse, CLIENT_METHOD_NAMES.fs_write_text_file;
+    CreateTerminalRequest => CreateTerminalResponse, CLIENT_METHOD_NAMES.terminal_create;
+    TerminalOutputRequest => TerminalOutputResponse, CLIENT_METHOD_NAMES.terminal_output;
+    WaitForTerminalExitRequest => WaitForTerminalExitResponse, CLIENT_METHOD_NAMES.terminal_wait_for_exit;
+    KillTerminalRequest => KillTerminalResponse, CLIENT_METHOD_NAMES.terminal_kill;
+    ReleaseTerminalRequest => ReleaseTerminalResponse, CLIENT_METHOD_NAMES.terminal_release;
+    CreateElicitationRequest => CreateElicitationResponse, CLIENT_METHOD_NAMES.elicitation_create;
+}
+
+macro_rules! notifications {
+    ($($notification:ident, $method:expr;)*) => {
+        $(impl Notification for $notification {
+            const METHOD: &'static str = $method;
+        })*
+    };
+}
+
+notifications! {
+    CancelNotification, AGENT_METHOD_NAMES.session_cancel;
+    SessionNotification, CLIENT_METHOD_NAMES.session_update;
+    CompleteElicitationNotification, CLIENT_METHOD_NAMES.elicitation_complete;
+}
+
+/// Reads params or a result. Missing and `null` count as an empty object where the type wants one.
+pub(crate) fn decode<T: DeserializeOwned>(value: Option<&RawValue>) -> Result<T, serde_json::Error> {
+    match value.map(RawValue::get) {
+        None => serde_json::from_str("{}"),
+        Some("null") => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
+        Some(text) => serde_json::from_str(text),
+    }
+}
+
+/// Says what is wrong with a JSON value without quoting it: it is a peer's, and may hold secrets.
+pub(crate) fn reason(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let at = format!("column {}", error.column());
+    if let Some(field) = text.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
+        return format!("missing field `{field}` before {at}");
+    }
+    // The quoted value stands before the last ", expected", and what is expected is ours.
+    match text.rsplit_once(", expected ").map(|(_, rest)| rest.split(" at line ").next().unwrap_or(rest)) {
+        Some(expected) => format!("expected {expected} at {at}"),
+        None if text.contains("recursion limit") => format!("nested too deeply at {at}"),
+        None if text.contains("surrogate") => format!("a lone surrogate is no text, at {at}"),
+        None => format!("not as the schema has it at {at}"),
+    }
+}

@@ -1,0 +1,202 @@
+"""The agent of `tests/peers/README.md` on the official Python SDK, used as its documentation shows:
+a class with the `Agent` methods, served by `run_agent`."""
+
+import asyncio
+import json
+from uuid import uuid4
+
+from acp import (
+    PROTOCOL_VERSION,
+    Agent,
+    Client,
+    InitializeResponse,
+    NewSessionResponse,
+    PromptResponse,
+    RequestError,
+    plan_entry,
+    run_agent,
+    start_tool_call,
+    tool_diff_content,
+    update_agent_message_text,
+    update_plan,
+    update_tool_call,
+)
+from acp.schema import (
+    AllowedOutcome,
+    Implementation,
+    PermissionOption,
+    TextContentBlock,
+    ToolCallLocation,
+    ToolCallUpdate,
+)
+
+NAME = "peer-python"
+CALL = "call_1"
+
+
+class PeerAgent(Agent):
+    client: Client
+
+    def __init__(self):
+        self.cancels = {}
+
+    def on_connect(self, conn):
+        self.client = conn
+
+    async def initialize(self, protocol_version, client_capabilities=None, client_info=None, **kwargs):
+        return InitializeResponse(
+            protocol_version=PROTOCOL_VERSION, agent_info=Implementation(name=NAME, version="0.0.0")
+        )
+
+    async def new_session(self, cwd, additional_directories=None, mcp_servers=None, **kwargs):
+        return NewSessionResponse(session_id=uuid4().hex)
+
+    async def prompt(self, session_id, prompt, **kwargs):
+        text = next((block.text for block in prompt if isinstance(block, TextContentBlock)), "")
+        # Made before anything is sent, so that a cancel that answers the first chunk is not lost.
+        cancelled = self.cancels[session_id] = asyncio.Event()
+        stop_reason = await Turn(self.client, session_id, cancelled).run(text)
+        return PromptResponse(stop_reason=stop_reason)
+
+    async def cancel(self, session_id, **kwargs):
+        if session_id in self.cancels:
+            self.cancels[session_id].set()
+
+
+class Turn:
+    """One prompt turn: what the prompt's text asks for, done through the client."""
+
+    def __init__(self, client, session_id, cancelled):
+        self.client = client
+        self.session_id = session_id
+        self.cancelled = cancelled
+
+    async def run(self, text):
+        match parse(text):
+            case {"do": "read", "path": path, "count": count, "inflight": inflight}:
+                await self.read_many(path, count, inflight)
+            case {"do": "stream", "count": count, "size": size}:
+                for _ in range(count):
+                    await self.chunk("x" * size)
+            case {"do": "flow", "path": path, "newPath": new_path}:
+                await self.flow(path, new_path)
+            case {"do": "wait"}:
+                await self.chunk("waiting")
+                await self.cancelled.wait()
+                return "cancelled"
+            case _:
+                await self.chunk(text)
+        return "end_turn"
+
+    async def read_many(self, path, count, inflight):
+        remaining = iter(range(count))
+
+        async def reader():
+            total = 0
+            for _ in remaining:
+                total += len((await self.read(path)).encode())
+            return total
+
+        totals = await asyncio.gather(*(reader() for _ in range(inflight)))
+        await self.chunk(as_json({"reads": count, "bytes": sum(totals)}))
+
+    async def flow(self, path, new_path):
+        await self.update(
+            start_tool_call(
+                CALL,
+                "Update config",
+                kind="edit",
+                status="pending",
+                locations=[ToolCallLocation(path=path)],
+                raw_input={"path": path},
+            )
+        )
+        content = await self.read(path)
+        await self.chunk("read:" + as_json(content))
+        await self.chunk("window:" + as_json(await self.read(path, line=2, limit=1)))
+
+        permission = await self.ask()
+        await self.chunk(f"permission:{permission}")
+        if permission == "allow":
+            await self.write(new_path, content + f"written by {NAME}\n")
+        else:
+            await self.update(update_tool_call(CALL, status="failed"))
+
+        try:
+            await self.read(path + ".missing")
+            raise RuntimeError("the client read a missing file")
+        except RequestError as error:
+            await self.chunk(f"missing:{error.code}")
+
+        await self.run_echo()
+        await self.kill_sleep()
+        await self.update(
+            update_plan(
+                [
+                    plan_entry("Read the file", priority="high", status="completed"),
+                    plan_entry("Write the file", priority="medium", status="in_progress"),
+                ]
+            )
+        )
+
+    async def ask(self):
+        answer = await self.client.request_permission(
+            session_id=self.session_id,
+            tool_call=ToolCallUpdate(tool_call_id=CALL),
+            options=[
+                PermissionOption(option_id="allow", name="Allow", kind="allow_once"),
+                PermissionOption(option_id="reject", name="Reject", kind="reject_once"),
+            ],
+        )
+        return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else "cancelled"
+
+    async def write(self, path, text):
+        await self.update(update_tool_call(CALL, status="in_progress"))
+        await self.client.write_text_file(session_id=self.session_id, path=path, content=text)
+        await self.update(update_tool_call(CALL, status="completed", content=[tool_diff_content(path, text)]))
+        await self.chunk("wrote")
+
+    async def run_echo(self):
+        terminal = await self.create_terminal("echo", "hello")
+        status = await self.client.wait_for_terminal_exit(**terminal)
+        output = (await self.client.terminal_output(**terminal)).output
+        await self.client.release_terminal(**terminal)
+        code = "none" if status.exit_code is None else status.exit_code
+        await self.chunk(f"terminal:{code}:{as_json(output)}")
+
+    async def kill_sleep(self):
+        terminal = await self.create_terminal("sleep", "600")
+        await self.client.kill_terminal(**terminal)
+        await self.client.wait_for_terminal_exit(**terminal)
+        await self.client.release_terminal(**terminal)
+        await self.chunk("killed")
+
+    async def create_terminal(self, command, *args):
+        """Returns the arguments that every other terminal method takes."""
+        created = await self.client.create_terminal(session_id=self.session_id, command=command, args=list(args))
+        return {"session_id": self.session_id, "terminal_id": created.terminal_id}
+
+    async def read(self, path, line=None, limit=None):
+        response = await self.client.read_text_file(session_id=self.session_id, path=path, line=line, limit=limit)
+        return response.content
+
+    async def chunk(self, text):
+        await self.update(update_agent_message_text(text))
+
+    async def update(self, update):
+        await self.client.session_update(session_id=self.session_id, update=update)
+
+
+def parse(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def as_json(value):
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+if __name__ == "__main__":
+    asyncio.run(run_agent(PeerAgent()))

@@ -1,0 +1,185 @@
+// The agent of `tests/peers/README.md` on the official TypeScript SDK, used as its documentation shows:
+// `agent()`, a handler per method, `ndJsonStream` over stdio.
+// Run the copy that the install puts beside `node_modules`: Node looks for the SDK from the file's own folder.
+
+import { randomUUID } from "node:crypto";
+import { Readable, Writable } from "node:stream";
+import * as acp from "@agentclientprotocol/sdk";
+
+const NAME = "peer-typescript";
+const CALL = "call_1";
+const { agent: agentMethods, client: clientMethods } = acp.methods;
+
+/** One prompt turn: what the prompt's text asks for, done through the client. */
+class Turn {
+  constructor(client, sessionId, cancelled) {
+    this.client = client;
+    this.sessionId = sessionId;
+    this.cancelled = cancelled;
+  }
+
+  async run(text) {
+    const task = parse(text);
+    switch (task?.do) {
+      case "read":
+        await this.readMany(task);
+        return "end_turn";
+      case "stream":
+        for (let sent = 0; sent < task.count; sent++) await this.chunk("x".repeat(task.size));
+        return "end_turn";
+      case "flow":
+        await this.flow(task);
+        return "end_turn";
+      case "wait":
+        await this.chunk("waiting");
+        await this.cancelled;
+        return "cancelled";
+      default:
+        await this.chunk(text);
+        return "end_turn";
+    }
+  }
+
+  async readMany({ path, count, inflight }) {
+    let started = 0;
+    let bytes = 0;
+    const reader = async () => {
+      while (started < count) {
+        started++;
+        const content = await this.read({ path });
+        bytes += Buffer.byteLength(content);
+      }
+    };
+    await Promise.all(Array.from({ length: inflight }, reader));
+    await this.chunk(JSON.stringify({ reads: count, bytes }));
+  }
+
+  async flow({ path, newPath }) {
+    await this.update({
+      sessionUpdate: "tool_call",
+      toolCallId: CALL,
+      title: "Update config",
+      kind: "edit",
+      status: "pending",
+      locations: [{ path }],
+      rawInput: { path },
+    });
+    const content = await this.read({ path });
+    await this.chunk(`read:${JSON.stringify(content)}`);
+    await this.chunk(`window:${JSON.stringify(await this.read({ path, line: 2, limit: 1 }))}`);
+
+    const permission = await this.ask();
+    await this.chunk(`permission:${permission}`);
+    if (permission === "allow") await this.write(newPath, `${content}written by ${NAME}\n`);
+    else await this.updateCall({ status: "failed" });
+
+    await this.chunk(`missing:${await this.errorCode({ path: `${path}.missing` })}`);
+    await this.runEcho();
+    await this.killSleep();
+    await this.update({
+      sessionUpdate: "plan",
+      entries: [
+        { content: "Read the file", priority: "high", status: "completed" },
+        { content: "Write the file", priority: "medium", status: "in_progress" },
+      ],
+    });
+  }
+
+  async ask() {
+    const { outcome } = await this.request(clientMethods.session.requestPermission, {
+      toolCall: { toolCallId: CALL },
+      options: [
+        { optionId: "allow", name: "Allow", kind: "allow_once" },
+        { optionId: "reject", name: "Reject", kind: "reject_once" },
+      ],
+    });
+    return outcome.outcome === "selected" ? outcome.optionId : "cancelled";
+  }
+
+  async write(path, text) {
+    await this.updateCall({ status: "in_progress" });
+    await this.request(clientMethods.fs.writeTextFile, { path, content: text });
+    await this.updateCall({ status: "completed", content: [{ type: "diff", path, newText: text }] });
+    await this.chunk("wrote");
+  }
+
+  async errorCode(file) {
+    try {
+      await this.read(file);
+    } catch (error) {
+      return error.code;
+    }
+    throw new Error("the client read a missing file");
+  }
+
+  async runEcho() {
+    const terminal = await this.createTerminal("echo", "hello");
+    const { exitCode } = await terminal.waitForExit();
+    const { output } = await terminal.currentOutput();
+    await terminal.release();
+    await this.chunk(`terminal:${exitCode ?? "none"}:${JSON.stringify(output)}`);
+  }
+
+  async killSleep() {
+    const terminal = await this.createTerminal("sleep", "600");
+    await terminal.kill();
+    await terminal.waitForExit();
+    await terminal.release();
+    await this.chunk("killed");
+  }
+
+  createTerminal(command, ...args) {
+    return this.client.createTerminal({ sessionId: this.sessionId, command, args });
+  }
+
+  async read(file) {
+    const { content } = await this.request(clientMethods.fs.readTextFile, file);
+    return content;
+  }
+
+  chunk(text) {
+    return this.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text } });
+  }
+
+  updateCall(fields) {
+    return this.update({ sessionUpdate: "tool_call_update", toolCallId: CALL, ...fields });
+  }
+
+  update(update) {
+    return this.client.notify(clientMethods.session.update, { sessionId: this.sessionId, update });
+  }
+
+  request(method, params) {
+    return this.client.request(method, { sessionId: this.sessionId, ...params });
+  }
+}
+
+function parse(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What ends the wait of each session's running turn. */
+const cancels = new Map();
+
+const connection = acp
+  .agent({ name: NAME })
+  .onRequest(agentMethods.initialize, () => ({
+    protocolVersion: acp.PROTOCOL_VERSION,
+    agentCapabilities: {},
+    agentInfo: { name: NAME, version: "0.0.0" },
+  }))
+  .onRequest(agentMethods.session.new, () => ({ sessionId: randomUUID() }))
+  .onRequest(agentMethods.session.prompt, async ({ params: { sessionId, prompt }, client }) => {
+    const text = prompt.find((block) => block.type === "text")?.text ?? "";
+    // Made before anything is sent, so that a cancel that answers the first chunk is not lost.
+    const cancelled = new Promise((resolve) => cancels.set(sessionId, resolve));
+    return { stopReason: await new Turn(client, sessionId, cancelled).run(text) };
+  })
+  .onNotification(agentMethods.session.cancel, ({ params }) => cancels.get(params.sessionId)?.())
+  .connect(acp.ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));
+
+await connection.closed;

@@ -1,0 +1,97 @@
+//! The measured claims. A benchmark's stdout passes through unchanged: its last line is what readers compare.
+
+use crate::World;
+use crate::command::{cargo, run, run_as_progress};
+use crate::peers::Peer;
+use crate::summary::Outcome;
+use anyhow::bail;
+use clap::ValueEnum;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A benchmark, the program `bench-NAME` of `bowline-benches`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Bench {
+    /// Bowline's wire against the official SDKs' and against the floor
+    Wire,
+}
+
+/// How long a benchmark may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Long enough for numbers to quote.
+    Full,
+    /// About a minute: it shows that the benchmark works.
+    Quick,
+}
+
+/// Builds a benchmark and the peers it measures against, and runs it.
+///
+/// # Errors
+/// Fails when something cannot be built or installed, and when the benchmark fails.
+pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> {
+    let build = ["build", "--release", "--locked", "--package", "bowline-benches", "--bins"];
+    run_as_progress(&mut cargo(&world.root, &build))?;
+    let mut peers = Vec::new();
+    for peer in Peer::ALL {
+        match peer.install(world) {
+            Outcome::Passed => peers.push(peer),
+            Outcome::Skipped(why) => {
+                eprintln!("SKIPPED: nothing is measured against the {} peer: {why}", peer.name())
+            }
+            Outcome::Failed(why) => bail!("the {} peer: {why}", peer.name()),
+        }
+    }
+    match bench {
+        Bench::Wire => {
+            let programs = release_folder(&world.root);
+            let mut wire = Command::new(programs.join("bench-wire"));
+            wire.current_dir(&world.root).args(wire_arguments(&world.root, &programs, &peers));
+            if pace == Pace::Quick {
+                wire.arg("--quick");
+            }
+            run(&mut wire)
+        }
+    }
+}
+
+/// Where cargo puts the release programs of this workspace.
+fn release_folder(root: &Path) -> PathBuf {
+    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target).join("release")
+}
+
+/// What to measure: Bowline and the floor, which are programs of `bowline-benches`, and the installed peers.
+fn wire_arguments(root: &Path, programs: &Path, peers: &[Peer]) -> Vec<String> {
+    let own = |name: &str| vec![programs.join(name).display().to_string()];
+    let mut pairs = vec![("bowline", own("bowline-peer-agent"), own("bowline-peer-client"))];
+    pairs.extend(peers.iter().map(|peer| (peer.name(), peer.agent(root), peer.client(root))));
+    pairs.push(("floor", own("floor-agent"), own("floor-client")));
+    let arguments = pairs.into_iter().flat_map(|(name, agent, client)| {
+        // The list syntax of Rust's debug output is that of JSON, which a path with spaces needs.
+        let [agent, client] = [agent, client].map(|words| format!("{words:?}"));
+        ["--peer".to_owned(), name.to_owned(), "--agent".to_owned(), agent, "--client".to_owned(), client]
+    });
+    arguments.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::wire_arguments;
+    use crate::peers::Peer;
+    use expect_test::expect;
+    use std::path::Path;
+
+    #[test]
+    fn bowline_and_the_floor_are_measured_beside_every_peer() {
+        let arguments = wire_arguments(Path::new("/my repo"), Path::new("/out/release"), &Peer::ALL);
+        let pairs: Vec<_> = arguments.chunks(6).map(|pair| pair.join(" ")).collect();
+        expect![[r#"
+            --peer bowline --agent ["/out/release/bowline-peer-agent"] --client ["/out/release/bowline-peer-client"]
+            --peer rust --agent ["/my repo/target/peers/rust/release/peer-rust-agent"] --client ["/my repo/target/peers/rust/release/peer-rust-client"]
+            --peer python --agent ["/my repo/target/peers/python/bin/python", "/my repo/tests/peers/python/agent.py"] --client ["/my repo/target/peers/python/bin/python", "/my repo/tests/peers/python/client.py"]
+            --peer typescript --agent ["node", "/my repo/target/peers/typescript/agent.mjs"] --client ["node", "/my repo/target/peers/typescript/client.mjs"]
+            --peer floor --agent ["/out/release/floor-agent"] --client ["/out/release/floor-client"]"#]].assert_eq(&pairs.join("\n"));
+    }
+}

@@ -1,0 +1,234 @@
+//! The peers: programs on the official SDKs, installed at pinned versions under `target/peers`.
+//!
+//! Once installed they are started like this, from the root of the repository:
+//!
+//! | peer | agent | client |
+//! |---|---|---|
+//! | `rust` | `target/peers/rust/release/peer-rust-agent` | `target/peers/rust/release/peer-rust-client` |
+//! | `python` | `target/peers/python/bin/python tests/peers/python/agent.py` | the same with `client.py` |
+//! | `typescript` | `node target/peers/typescript/agent.mjs` | the same with `client.mjs` |
+//!
+//! Tests and benchmarks that `cargo xtask` starts find the installed peers' names in the variable [`VARIABLE`],
+//! separated by commas. A test of a named peer must run; one of a peer that is not named says that it was skipped.
+//! Without the variable, as in a plain `cargo test`, a test looks whether the peer's program is there.
+
+use crate::World;
+use crate::command::{cargo, run_as_progress, succeeds};
+use crate::summary::Outcome;
+use anyhow::Context;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The environment variable that names the installed peers.
+pub const VARIABLE: &str = "BOWLINE_PEERS";
+
+/// Holds the text that a peer's packages were installed from; while it stays the same there is nothing to do.
+const STAMP: &str = "installed-from";
+
+/// Succeeds on an interpreter that can make the environment.
+const PYTHON_WILL_DO: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
+const NODE_WILL_DO: &str = "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)";
+
+/// One of the official SDKs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    /// The crate `agent-client-protocol`.
+    Rust,
+    /// The Python package `agent-client-protocol`.
+    Python,
+    /// The npm package `@agentclientprotocol/sdk`.
+    TypeScript,
+}
+
+impl Peer {
+    /// Every peer.
+    pub const ALL: [Self; 3] = [Self::Rust, Self::Python, Self::TypeScript];
+
+    /// Returns its name, which is also that of its folders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rust => "rust",
+            Self::Python => "python",
+            Self::TypeScript => "typescript",
+        }
+    }
+
+    /// Returns the command that starts its agent.
+    pub fn agent(self, root: &Path) -> Vec<String> {
+        self.program(root, "agent")
+    }
+
+    /// Returns the command that starts its client, to which the client's own arguments are added.
+    pub fn client(self, root: &Path) -> Vec<String> {
+        self.program(root, "client")
+    }
+
+    fn program(self, root: &Path, end: &str) -> Vec<String> {
+        let Places { source, target } = Places::of(self, root);
+        let words = match self {
+            Self::Rust => vec![target.join(format!("release/peer-rust-{end}"))],
+            Self::Python => vec![target.join("bin/python"), source.join(format!("{end}.py"))],
+            Self::TypeScript => vec!["node".into(), target.join(format!("{end}.mjs"))],
+        };
+        words.iter().map(|word| word.display().to_string()).collect()
+    }
+
+    /// Installs or builds it, unless that was done before.
+    pub fn install(self, world: &World) -> Outcome {
+        if let Some(missing) = self.missing_interpreter() {
+            return Outcome::missing(format!("needs {missing}"), world.ci);
+        }
+        let places = Places::of(self, &world.root);
+        Outcome::of(match self {
+            Self::Rust => build_rust(&world.root, &places),
+            Self::Python => install_python(&places),
+            Self::TypeScript => install_typescript(&places),
+        })
+    }
+
+    /// Returns what must be installed on this machine before the peer can be, if anything.
+    fn missing_interpreter(self) -> Option<&'static str> {
+        let works = |program: &str, args: &[&str]| succeeds(Command::new(program).args(args));
+        match self {
+            Self::Rust => None,
+            Self::Python => (!works("python3", &["-c", PYTHON_WILL_DO]))
+                .then_some("Python 3.11 or later with venv: install it so that `python3` finds it"),
+            Self::TypeScript => (!works("node", &["-e", NODE_WILL_DO]) || !works("npm", &["--version"]))
+                .then_some("Node 20 or later with npm: install them so that `node` and `npm` find them"),
+        }
+    }
+
+    /// Whether it is built, or its packages are those that are pinned now.
+    fn is_installed(self, root: &Path) -> bool {
+        let places = Places::of(self, root);
+        match self {
+            Self::Rust => places.target.join("release/peer-rust-agent").is_file(),
+            Self::Python => {
+                is_current(&places, "requirements.txt") && places.target.join("bin/python").exists()
+            }
+            Self::TypeScript => {
+                is_current(&places, "package-lock.json") && places.target.join("agent.mjs").is_file()
+            }
+        }
+    }
+}
+
+/// Returns the names of the installed peers, as [`VARIABLE`] carries them.
+pub fn installed(root: &Path) -> String {
+    let startable = |peer: &&Peer| peer.is_installed(root) && peer.missing_interpreter().is_none();
+    Peer::ALL.iter().filter(startable).map(|peer| peer.name()).collect::<Vec<_>>().join(",")
+}
+
+/// Where a peer is written down, and where it is installed.
+struct Places {
+    source: PathBuf,
+    target: PathBuf,
+}
+
+impl Places {
+    fn of(peer: Peer, root: &Path) -> Self {
+        let name = peer.name();
+        Self { source: root.join("tests/peers").join(name), target: root.join("target/peers").join(name) }
+    }
+}
+
+fn build_rust(root: &Path, places: &Places) -> anyhow::Result<()> {
+    // Cargo itself knows whether there is anything to do.
+    let mut build = cargo(root, &["build", "--release", "--locked", "--manifest-path"]);
+    build.arg(places.source.join("Cargo.toml")).arg("--target-dir").arg(&places.target);
+    run_as_progress(&mut build)
+}
+
+fn install_python(places: &Places) -> anyhow::Result<()> {
+    let python = places.target.join("bin/python");
+    if is_current(places, "requirements.txt") && python.exists() {
+        return Ok(());
+    }
+    run_as_progress(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&places.target))?;
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--no-input", "--progress-bar", "off", "--requirement"]);
+    run_as_progress(pip.arg(places.source.join("requirements.txt")))?;
+    stamp(places, "requirements.txt")
+}
+
+fn install_typescript(places: &Places) -> anyhow::Result<()> {
+    // Node looks for packages from a program's own folder upwards, so the programs go beside them.
+    copy_files(&places.source, &places.target)?;
+    if is_current(places, "package-lock.json") && places.target.join("node_modules").is_dir() {
+        return Ok(());
+    }
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(&places.target);
+    run_as_progress(&mut npm)?;
+    stamp(places, "package-lock.json")
+}
+
+fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
+        let file = entry?.path();
+        if let Some(name) = file.file_name().filter(|_| file.is_file()) {
+            fs::copy(&file, to.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the packages that `lock` pins are those installed.
+fn is_current(places: &Places, lock: &str) -> bool {
+    let pinned = fs::read(places.source.join(lock));
+    let installed = fs::read(places.target.join(STAMP));
+    matches!((pinned, installed), (Ok(pinned), Ok(installed)) if pinned == installed)
+}
+
+fn stamp(places: &Places, lock: &str) -> anyhow::Result<()> {
+    let lock = places.source.join(lock);
+    fs::copy(&lock, places.target.join(STAMP))
+        .with_context(|| format!("cannot keep a copy of {}", lock.display()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Peer, Places, copy_files, installed, is_current, stamp};
+    use std::fs;
+
+    #[test]
+    fn packages_are_current_until_what_pins_them_changes() {
+        let root = tempfile::tempdir().unwrap();
+        let places = Places::of(Peer::Python, root.path());
+        fs::create_dir_all(&places.source).unwrap();
+        fs::create_dir_all(&places.target).unwrap();
+        assert!(!is_current(&places, "requirements.txt"), "nothing is pinned");
+
+        fs::write(places.source.join("requirements.txt"), "acp==1\n").unwrap();
+        assert!(!is_current(&places, "requirements.txt"), "nothing is installed");
+
+        stamp(&places, "requirements.txt").unwrap();
+        assert!(is_current(&places, "requirements.txt"));
+
+        fs::write(places.source.join("requirements.txt"), "acp==2\n").unwrap();
+        assert!(!is_current(&places, "requirements.txt"), "another version is pinned");
+    }
+
+    #[test]
+    fn a_peer_is_installed_once_its_program_and_packages_are_there() {
+        let root = tempfile::tempdir().unwrap();
+        let typescript = Places::of(Peer::TypeScript, root.path());
+        fs::create_dir_all(&typescript.source).unwrap();
+        fs::write(typescript.source.join("agent.mjs"), "").unwrap();
+        fs::write(typescript.source.join("package-lock.json"), "{}").unwrap();
+        copy_files(&typescript.source, &typescript.target).unwrap();
+        assert!(!Peer::TypeScript.is_installed(root.path()), "its packages are not there yet");
+        stamp(&typescript, "package-lock.json").unwrap();
+        assert!(Peer::TypeScript.is_installed(root.path()));
+
+        assert!(!Peer::Rust.is_installed(root.path()));
+        let rust = Places::of(Peer::Rust, root.path()).target.join("release");
+        fs::create_dir_all(&rust).unwrap();
+        fs::write(rust.join("peer-rust-agent"), "").unwrap();
+        assert!(Peer::Rust.is_installed(root.path()));
+        assert_eq!(installed(root.path()).split(',').next(), Some("rust"));
+    }
+}

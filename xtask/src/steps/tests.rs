@@ -1,0 +1,92 @@
+//! The steps' commands as text, and what a failure does to the steps after it.
+
+use super::{Step, take_each};
+use crate::command::shown;
+use crate::summary::{Outcome, Row};
+use clap::ValueEnum;
+use expect_test::{Expect, expect};
+use std::path::Path;
+
+#[test]
+fn every_step_shows_what_it_runs() {
+    let mut out = String::new();
+    for step in Step::value_variants() {
+        out.push_str(&format!("{}: {}\n", step.name(), step.about()));
+        for command in step.commands(Path::new("no-such-folder"), true) {
+            out.push_str(&format!("    {}\n", shown(&command)));
+        }
+    }
+    expect![[r#"
+        fmt: The format of every Rust file
+            cargo fmt --all --check
+        clippy: Clippy on every target; a warning is an error
+            cargo clippy --workspace --all-targets --locked -- -D warnings
+        docs: The documentation builds; a warning is an error
+            RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+        build: The release binary `bowline`, and everything else in debug
+            cargo build --release --locked --package bowline-cli --bin bowline
+            cargo build --workspace --all-targets --locked
+        examples: The examples, which the end-to-end tests start
+            cargo build --workspace --examples --locked
+        peers: The programs on the official SDKs, at pinned versions
+        test: Unit, property, tidy and end-to-end tests
+            BOWLINE_PEERS='' cargo nextest run --workspace --locked --no-fail-fast
+        doctest: The tests in the documentation
+            cargo test --workspace --doc --locked
+    "#]]
+    .assert_eq(&out);
+}
+
+#[test]
+fn without_nextest_cargo_runs_the_tests() {
+    let commands = Step::Test.commands(Path::new("no-such-folder"), false);
+    expect![
+        "BOWLINE_PEERS='' cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
+    ]
+    .assert_eq(&shown(&commands[0]));
+}
+
+/// Takes every step, with those named `failing` failing, and shows how each ended.
+fn check(failing: &[Step], expected: Expect) {
+    let summary = take_each(Step::value_variants(), |step| {
+        let outcome =
+            if failing.contains(&step) { Outcome::Failed("broken".into()) } else { Outcome::Passed };
+        vec![Row::timed(step.name(), || outcome)]
+    });
+    let lines: Vec<_> = summary.rows.iter().map(|row| format!("{} {:?}\n", row.name, row.outcome)).collect();
+    expected.assert_eq(&lines.concat());
+}
+
+#[test]
+fn after_a_failed_check_the_others_still_run() {
+    check(
+        &[Step::Fmt, Step::Clippy],
+        expect![[r#"
+        fmt Failed("broken")
+        clippy Failed("broken")
+        docs Passed
+        build Passed
+        examples Passed
+        peers Passed
+        test Passed
+        doctest Passed
+    "#]],
+    );
+}
+
+#[test]
+fn after_a_failed_build_nothing_is_tested() {
+    check(
+        &[Step::Build],
+        expect![[r#"
+        fmt Passed
+        clippy Passed
+        docs Passed
+        build Failed("broken")
+        examples Skipped("the build failed")
+        peers Passed
+        test Skipped("the build failed")
+        doctest Skipped("the build failed")
+    "#]],
+    );
+}

@@ -1,0 +1,79 @@
+//! A file has one subject, so it stays short, or says here why it does not.
+
+use super::{Finding, Repo};
+
+/// How many lines of production code a file may have.
+const MOST: usize = 500;
+
+/// Longer files that are one subject all the same: the path and why.
+const EXCEPTIONS: &[(&str, &str)] = &[];
+
+/// No file has more than 500 lines outside of its tests, unless it is named in the list of exceptions.
+pub fn files_stay_short(repo: &Repo) -> Vec<Finding> {
+    check(repo, EXCEPTIONS)
+}
+
+fn check(repo: &Repo, exceptions: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in &repo.sources {
+        let lines = source.production().count();
+        let excepted = exceptions.iter().any(|(path, _)| *path == source.path);
+        if lines > MOST && !excepted {
+            let advice = format!(
+                "{lines} production lines, at most {MOST}: split it by subject, or name it in {}",
+                file!()
+            );
+            findings.push(Finding::new(&source.path, MOST + 1, advice));
+        }
+        if lines <= MOST && excepted {
+            findings.push(Finding::new(
+                &source.path,
+                1,
+                format!("needs no exception any more: remove it in {}", file!()),
+            ));
+        }
+    }
+    for (path, _) in exceptions.iter().filter(|(path, _)| repo.tree.file(path).is_none()) {
+        findings.push(Finding::new(*path, 1, format!("does not exist: remove its exception in {}", file!())));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST, check};
+    use crate::tidy::fixture;
+    use expect_test::{Expect, expect};
+
+    /// Checks files of the given numbers of production and test lines.
+    fn check_lengths(files: &[(&str, usize, usize)], exceptions: &[(&str, &str)], expected: Expect) {
+        let mut tree = String::new();
+        for (path, production, test) in files {
+            tree.push_str(&format!("//- {path}\n{}", "fn a() {}\n".repeat(*production)));
+            tree.push_str(&format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "fn t() {}\n".repeat(*test)));
+        }
+        fixture::check(&tree, |repo| check(repo, exceptions), expected);
+    }
+
+    #[test]
+    fn only_production_lines_count() {
+        check_lengths(
+            &[("src/a.rs", MOST, 400), ("src/b.rs", MOST + 1, 0), ("src/b/tests.rs", 900, 0)],
+            &[],
+            expect![[
+                "src/b.rs:501: 501 production lines, at most 500: split it by subject, or name it in xtask/src/tidy/length.rs"
+            ]],
+        );
+    }
+
+    #[test]
+    fn an_exception_is_for_a_file_that_needs_it() {
+        check_lengths(
+            &[("src/a.rs", 600, 0), ("src/b.rs", 20, 0)],
+            &[("src/a.rs", "a table"), ("src/b.rs", "was long"), ("src/c.rs", "is gone")],
+            expect![[r#"
+                src/b.rs:1: needs no exception any more: remove it in xtask/src/tidy/length.rs
+                src/c.rs:1: does not exist: remove its exception in xtask/src/tidy/length.rs"#]],
+        );
+    }
+}

@@ -1,0 +1,205 @@
+//! Every command in the README is run by a test.
+//!
+//! The README's shell blocks are held against the array `COMMANDS` in `tests/e2e/readme.rs`, whose strings are the
+//! commands that its test runs. Both must say the same, so neither a new command nor a removed one goes unnoticed.
+
+use super::mask::mask;
+use super::{Finding, Repo};
+
+const README: &str = "README.md";
+const RUNNER: &str = "tests/e2e/readme.rs";
+
+/// Commands that a test cannot run inside itself, and what runs them instead.
+const RUN_ELSEWHERE: &[(&str, &str)] = &[("cargo xtask test", "it is what runs the tests; .ci/run calls it")];
+
+/// The README's shell commands are those that `tests/e2e/readme.rs` runs.
+pub fn readme_commands_are_tested(repo: &Repo) -> Vec<Finding> {
+    let Some(readme) = repo.tree.file(README) else {
+        return vec![Finding::new(README, 1, "is missing: write it")];
+    };
+    let runner = repo.tree.file(RUNNER).map_or("", |file| file.text.as_str());
+    let Blocks { commands, unnamed } = blocks(&readme.text);
+    let tested = tested_commands(runner);
+    let mut findings: Vec<Finding> = unnamed
+        .into_iter()
+        .map(|line| Finding::new(README, line, "name the language of this block: `sh`, `console`, `text`, …"))
+        .collect();
+    for (line, command) in &commands {
+        let elsewhere = RUN_ELSEWHERE.iter().any(|(known, _)| known == command);
+        if !elsewhere && !tested.iter().any(|(_, tested)| tested == command) {
+            findings.push(Finding::new(
+                README,
+                *line,
+                format!("no test runs `{command}`: add it to `COMMANDS` in {RUNNER}"),
+            ));
+        }
+    }
+    for (line, command) in tested {
+        if !commands.iter().any(|(_, shown)| *shown == command) {
+            findings.push(Finding::new(
+                RUNNER,
+                line,
+                format!("`{command}` is not in {README}: remove it here or show it there"),
+            ));
+        }
+    }
+    findings
+}
+
+/// What the fenced blocks of a Markdown text hold, by line.
+#[derive(Default)]
+struct Blocks {
+    commands: Vec<(usize, String)>,
+    /// Blocks that do not say what they are, and so could hide a command.
+    unnamed: Vec<usize>,
+}
+
+fn blocks(markdown: &str) -> Blocks {
+    let mut found = Blocks::default();
+    let mut language: Option<&str> = None;
+    let mut open: Option<(usize, String)> = None;
+    for (index, line) in markdown.lines().enumerate() {
+        if let Some(fence) = line.trim_start().strip_prefix("```") {
+            language = match language {
+                Some(_) => None,
+                None => Some(fence.trim()),
+            };
+            if language == Some("") {
+                found.unnamed.push(index + 1);
+            }
+            continue;
+        }
+        let shown = match language {
+            Some("sh" | "bash" | "shell") => line.trim(),
+            Some("console") if open.is_some() => line.trim().trim_start_matches("> ").trim_start(),
+            Some("console") => line.trim().strip_prefix("$ ").unwrap_or_default(),
+            _ => continue,
+        };
+        let command = shown.split_once(" # ").map_or(shown, |(command, _)| command.trim_end());
+        if command.is_empty() || command.starts_with('#') {
+            continue;
+        }
+        let (first, so_far) = open.take().unwrap_or((index + 1, String::new()));
+        match command.strip_suffix('\\') {
+            Some(part) => open = Some((first, format!("{so_far}{} ", part.trim_end()))),
+            None => found.commands.push((first, so_far + command)),
+        }
+    }
+    found
+}
+
+/// The strings in the array `COMMANDS` of a Rust file, with their lines.
+fn tested_commands(rust: &str) -> Vec<(usize, String)> {
+    let masked = mask(rust);
+    let Some(name) = masked.code.find("COMMANDS:") else {
+        return Vec::new();
+    };
+    let value = masked.code[name..].find('=').map_or(masked.code.len(), |offset| name + offset);
+    let end = masked.code[value..].find(';').map_or(masked.code.len(), |offset| value + offset);
+    let inside = masked.strings.iter().filter(|(at, _)| (value..end).contains(at));
+    inside
+        .map(|(at, text)| {
+            let line = masked.code[..*at].matches('\n').count() + 1;
+            (line, text.replace("\\\"", "\"").replace("\\\\", "\\"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::readme_commands_are_tested;
+    use crate::tidy::fixture::check;
+    use expect_test::expect;
+
+    #[test]
+    fn a_command_that_no_test_runs_is_found() {
+        check(
+            r##"
+//- README.md
+```sh
+# Build it.
+cargo xtask test
+bowline demo    # watch it
+bowline new --twice
+```
+Text with `bowline undo`.
+```console
+$ bowline doctor \
+>   --all
+everything is fine
+$ bowline say "hi"
+```
+```json
+{"command": "x"}
+```
+//- tests/e2e/readme.rs
+//! Runs `bowline new --twice`, it says, but does not.
+const COMMANDS: &[(&str, Check)] = &[
+    ("bowline demo", shows_a_turn), // "bowline new --twice"
+    (r#"bowline say "hi""#, Check::Succeeds),
+    ("bowline doctor --all", Check::Succeeds),
+];
+const OTHER: &str = "bowline new --twice";
+"##,
+            readme_commands_are_tested,
+            expect![
+                "README.md:5: no test runs `bowline new --twice`: add it to `COMMANDS` in tests/e2e/readme.rs"
+            ],
+        );
+    }
+
+    #[test]
+    fn a_command_that_the_readme_no_longer_has_is_found() {
+        check(
+            r#"
+//- README.md
+```text
+bowline demo
+```
+//- tests/e2e/readme.rs
+//! Runs the README.
+const COMMANDS: [&str; 1] = [
+    "bowline demo",
+];
+"#,
+            readme_commands_are_tested,
+            expect![
+                "tests/e2e/readme.rs:3: `bowline demo` is not in README.md: remove it here or show it there"
+            ],
+        );
+    }
+
+    #[test]
+    fn a_block_without_a_language_could_hide_a_command() {
+        check(
+            "
+//- README.md
+Try:
+```
+bowline demo
+```
+",
+            readme_commands_are_tested,
+            expect!["README.md:2: name the language of this block: `sh`, `console`, `text`, …"],
+        );
+    }
+
+    #[test]
+    fn commands_without_a_runner_are_all_untested() {
+        check(
+            "
+//- README.md
+```sh
+bowline demo
+```
+",
+            readme_commands_are_tested,
+            expect!["README.md:2: no test runs `bowline demo`: add it to `COMMANDS` in tests/e2e/readme.rs"],
+        );
+    }
+
+    #[test]
+    fn a_readme_is_there() {
+        check("\n//- src/lib.rs\n", readme_commands_are_tested, expect!["README.md:1: is missing: write it"]);
+    }
+}

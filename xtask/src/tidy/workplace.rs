@@ -1,0 +1,111 @@
+//! Nothing that is published names the machine or the network it was written on.
+
+use super::{Finding, Repo, Source};
+
+/// Folders at the root of somebody's machine; `home` counts with any user but the placeholder.
+const PRIVATE_FOLDERS: [&str; 2] = ["work", "root"];
+
+/// The user that examples of the protocol's documentation use.
+const PLACEHOLDER_USER: &str = "user";
+
+/// Hosts that packages come from, which depends on who builds. In two halves, so that this file keeps its own rule.
+const REGISTRIES: [&str; 5] = [
+    concat!("index", ".crates.io"),
+    concat!("static", ".crates.io"),
+    concat!("pypi", ".org"),
+    concat!("files.python", "hosted.org"),
+    concat!("registry", ".npmjs.org"),
+];
+
+/// No text file names a registry's host, and none but test data names a folder of somebody's machine.
+pub fn nothing_names_a_private_workplace(repo: &Repo) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in &repo.tree.files {
+        let source = repo.sources.iter().find(|source| source.path == file.path);
+        for (index, line) in file.text.lines().enumerate() {
+            if let Some(host) = REGISTRIES.iter().find(|host| line.contains(*host)) {
+                let advice =
+                    format!("`{host}` depends on who builds: leave the registry to the tool's configuration");
+                findings.push(Finding::new(&file.path, index + 1, advice));
+            }
+            if let Some(folder) = private_folder(line).filter(|_| !is_test_data(&file.path, source, index)) {
+                let advice = format!(
+                    "`{folder}` is a path of somebody's machine: use a relative path or a temporary folder"
+                );
+                findings.push(Finding::new(&file.path, index + 1, advice));
+            }
+        }
+    }
+    findings
+}
+
+fn is_test_data(path: &str, source: Option<&Source>, index: usize) -> bool {
+    match source {
+        Some(source) => source.lines[index].test,
+        None => path.split('/').any(|part| part == "tests") && !path.starts_with("tests/peers/"),
+    }
+}
+
+/// The first absolute path in `line` that starts in a private folder, cut after the part that gives it away.
+fn private_folder(line: &str) -> Option<&str> {
+    line.match_indices('/').find_map(|(at, _)| {
+        // In the middle of a relative path or an address, a slash starts nothing.
+        if line[..at].ends_with(|c: char| c.is_alphanumeric() || "_-./~}".contains(c)) {
+            return None;
+        }
+        let rest = &line[at + 1..];
+        let (first, below) = rest.split_once('/')?;
+        if PRIVATE_FOLDERS.contains(&first) {
+            return Some(&line[at..at + first.len() + 2]);
+        }
+        let (user, _) = below.split_once('/').filter(|_| first == "home")?;
+        let named = user != PLACEHOLDER_USER
+            && !user.is_empty()
+            && user.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
+        named.then(|| &line[at..at + first.len() + user.len() + 3])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{REGISTRIES, nothing_names_a_private_workplace};
+    use crate::tidy::fixture::{check, repo};
+    use expect_test::expect;
+
+    #[test]
+    fn a_path_of_somebodys_machine_is_found() {
+        check(
+            "
+//- notes.md
+see /work/main/notes and (/root/.cargo)
+run /home/alice/bin/x
+but src/work/a.rs, https://host/work/, $ROOT/work/, /home/user/project/, /home/<user>/ and /workshop/ are fine
+//- src/a.rs
+const HERE: &str = \"/root/x\";
+#[cfg(test)]
+mod tests {
+    const THERE: &str = \"/work/x\";
+}
+//- tests/data/session.jsonl
+{\"path\":\"/work/x\"}
+//- tests/peers/python/agent.py
+open('/root/log')
+",
+            nothing_names_a_private_workplace,
+            expect![[r#"
+                notes.md:1: `/work/` is a path of somebody's machine: use a relative path or a temporary folder
+                notes.md:2: `/home/alice/` is a path of somebody's machine: use a relative path or a temporary folder
+                src/a.rs:1: `/root/` is a path of somebody's machine: use a relative path or a temporary folder
+                tests/peers/python/agent.py:1: `/root/` is a path of somebody's machine: use a relative path or a temporary folder"#]],
+        );
+    }
+
+    #[test]
+    fn every_registry_is_found_even_in_test_data() {
+        for host in REGISTRIES {
+            let findings =
+                nothing_names_a_private_workplace(&repo(&format!("//- tests/x.lock\nhttps://{host}/x\n")));
+            assert_eq!(findings.len(), 1, "{host}");
+        }
+    }
+}
