@@ -3,6 +3,7 @@
 mod alone;
 mod child;
 mod client;
+mod machine;
 mod options;
 mod phase;
 mod report;
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use machine::Usage;
+
 pub use options::{Options, Pair};
 pub use phase::Phase;
 pub use report::{Measured, Report};
@@ -20,9 +23,9 @@ pub use report::{Measured, Report};
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     rounds: usize,
-    /// A pair that takes longer than this to calibrate is in the first round only: an interpreter's start
-    /// would take the time of everything else.
-    slow: Duration,
+    /// A pair whose agent takes longer than this to start is in the first round only: two interpreters'
+    /// starts would take the time of everything else.
+    slow_ms: f64,
     /// What one phase of one round is to take.
     phase: Duration,
     /// The least number of streamed chunks.
@@ -33,7 +36,7 @@ struct Extent {
     stall: Duration,
     /// How many chunks are streamed to the reader that stops.
     stalled_chunks: usize,
-    /// After this no further round begins.
+    /// After this no further round begins, and a pair that had none is judged by its calibration.
     budget: Duration,
     /// A process that takes longer is a failure.
     limit: Duration,
@@ -41,7 +44,7 @@ struct Extent {
 
 const FULL: Extent = Extent {
     rounds: 5,
-    slow: Duration::MAX,
+    slow_ms: f64::INFINITY,
     phase: Duration::from_secs(1),
     chunks: 100_000,
     starts: 9,
@@ -53,7 +56,7 @@ const FULL: Extent = Extent {
 
 const QUICK: Extent = Extent {
     rounds: 5,
-    slow: Duration::from_secs(1),
+    slow_ms: 150.0,
     phase: Duration::from_millis(150),
     chunks: 1,
     starts: 3,
@@ -83,30 +86,33 @@ pub fn run(options: &Options, progress: &mut impl Write) -> Result<Report> {
         measured.stalled_mib = Some(growth.with_context(|| format!("{}: stalled", measured.name))?);
     }
 
+    let usage = Usage::now()?;
     let mut plans = Vec::new();
-    for pair in &options.pairs {
+    for (pair, measured) in options.pairs.iter().zip(&measured) {
         tell(format!("calibrate {}", pair.name))?;
-        let calibrating = Instant::now();
-        let counts = client::calibrate(pair, extent.phase, extent.chunks, extent.limit)?;
-        let rounds = if calibrating.elapsed() > extent.slow { 1 } else { extent.rounds };
-        plans.push((counts, rounds));
+        let calibrated = client::calibrate(pair, extent.phase, extent.chunks, extent.limit)?;
+        let slow = measured.start_ms().is_some_and(|start| start > extent.slow_ms);
+        plans.push((calibrated, if slow { 1 } else { extent.rounds }));
     }
-    let mut longest = Duration::ZERO;
     for round in 1..=extent.rounds {
-        if round > 1 && begun.elapsed().saturating_add(longest) > extent.budget {
-            tell(format!("no time for round {round}: the machine is busy"))?;
-            break;
-        }
-        let round_begun = Instant::now();
-        for ((pair, (counts, rounds)), measured) in options.pairs.iter().zip(&plans).zip(&mut measured) {
-            if round <= *rounds {
-                tell(format!("round {round}/{rounds} {}", pair.name))?;
-                measured.rounds.push(client::measure(pair, counts, extent.limit)?);
+        for ((pair, (calibrated, rounds)), measured) in options.pairs.iter().zip(&plans).zip(&mut measured) {
+            if round > *rounds {
+                continue;
+            }
+            let in_time = begun.elapsed() < extent.budget;
+            tell(format!(
+                "round {round}/{rounds} {}{}",
+                pair.name,
+                if in_time { "" } else { ": no time left" }
+            ))?;
+            if in_time {
+                measured.rounds.push(client::measure(pair, &calibrated.counts, extent.limit)?);
+            } else if round == 1 {
+                measured.rounds.push(calibrated.rates);
             }
         }
-        longest = longest.max(round_begun.elapsed());
     }
-    Ok(Report::new(measured))
+    Ok(Report::new(measured, usage.others_since()?))
 }
 
 /// Returns what each agent grew by. They run at once, because memory does not depend on who else runs.

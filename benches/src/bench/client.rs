@@ -16,23 +16,36 @@ use super::phase::Phase;
 /// One part in so many of a phase's count goes before it, unmeasured.
 const WARM_UP: usize = 5;
 
-/// How many of each phase a pair does in a round.
-pub(super) type Counts = [usize; Phase::ALL.len()];
+/// One value for each phase.
+type Each<T> = [T; Phase::ALL.len()];
 
-/// Returns the counts with which each phase takes about `time`, but `chunks` at least.
-pub(super) fn calibrate(pair: &Pair, time: Duration, chunks: usize, limit: Duration) -> Result<Counts> {
+/// What a first short run tells of a pair.
+pub(super) struct Calibrated {
+    /// How many of each phase take the time that a phase is to take.
+    pub(super) counts: Each<usize>,
+    /// The rates of the short run.
+    pub(super) rates: Each<f64>,
+}
+
+/// Finds the counts with which each phase takes about `time`, but `chunks` at least.
+pub(super) fn calibrate(pair: &Pair, time: Duration, chunks: usize, limit: Duration) -> Result<Calibrated> {
     let steps = Phase::ALL.map(|phase| [(phase, phase.first_count()); 2]);
     let seconds = take(pair, steps.as_flattened(), limit)?;
-    Ok(std::array::from_fn(|at| {
+    let counts = std::array::from_fn(|at| {
         let (phase, first) = steps[at][1];
         let count = phase.count_for(time, first, seconds[2 * at + 1]);
         if phase == Phase::Stream { count.max(chunks) } else { count }
-    }))
+    });
+    let rates = std::array::from_fn(|at| {
+        let (phase, first) = steps[at][1];
+        phase.rate(first, seconds[2 * at + 1])
+    });
+    Ok(Calibrated { counts, rates })
 }
 
 /// Returns the rate of each phase, each after a warm-up.
-pub(super) fn measure(pair: &Pair, counts: &Counts, limit: Duration) -> Result<[f64; Phase::ALL.len()]> {
-    let steps: [[_; 2]; Phase::ALL.len()] = std::array::from_fn(|at| {
+pub(super) fn measure(pair: &Pair, counts: &Each<usize>, limit: Duration) -> Result<Each<f64>> {
+    let steps: Each<[_; 2]> = std::array::from_fn(|at| {
         let phase = Phase::ALL[at];
         [(phase, counts[at].div_ceil(WARM_UP)), (phase, counts[at])]
     });

@@ -30,6 +30,11 @@ impl Measured {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
+    /// Returns the median of the starts, `None` before the first.
+    pub fn start_ms(&self) -> Option<f64> {
+        median(self.starts.iter().copied())
+    }
+
     fn rates(&self, phase: Phase) -> impl Iterator<Item = f64> {
         self.rounds.iter().map(move |round| round[phase as usize])
     }
@@ -39,12 +44,13 @@ impl Measured {
 #[derive(Debug)]
 pub struct Report {
     pairs: Vec<Measured>,
+    others: f64,
 }
 
 impl Report {
-    /// Reports on the pairs in this order.
-    pub fn new(pairs: Vec<Measured>) -> Self {
-        Self { pairs }
+    /// Reports on the pairs in this order; `others` is how many cores were not ours while they ran.
+    pub fn new(pairs: Vec<Measured>, others: f64) -> Self {
+        Self { pairs, others }
     }
 
     /// Returns a row for each phase and a column for each pair: the median, in brackets the ratio to the
@@ -62,15 +68,11 @@ impl Report {
                 rows.push(self.row("seq us/read".to_owned(), micros));
             }
         }
-        rows.push(
-            self.row("start ms".to_owned(), |pair| {
-                Some(format!("{:.1}", median(pair.starts.iter().copied())?))
-            }),
-        );
+        rows.push(self.row("start ms".to_owned(), |pair| Some(format!("{:.1}", pair.start_ms()?))));
         rows.push(
             self.row("stalled growth MiB".to_owned(), |pair| Some(format!("{:.1}", pair.stalled_mib?))),
         );
-        align(&rows)
+        format!("{}other programs used {:.2} cores in the rounds\n", align(&rows), self.others)
     }
 
     /// Returns the summary, one line. What cannot be told without one of the pairs is `null`.
@@ -87,9 +89,7 @@ impl Report {
         let starts: Vec<_> = self
             .pairs
             .iter()
-            .map(|pair| {
-                format!("{}:{}", serde_json::json!(pair.name), number(median(pair.starts.iter().copied())))
-            })
+            .map(|pair| format!("{}:{}", serde_json::json!(pair.name), number(pair.start_ms())))
             .collect();
         fields.push(format!(r#""start_ms":{{{}}}"#, starts.join(",")));
         format!("{{{}}}", fields.join(","))
@@ -164,7 +164,7 @@ mod tests {
             starts: vec![rounds[0], 2.5],
             stalled_mib: Some(0.125),
         });
-        let report = Report::new(pairs.collect());
+        let report = Report::new(pairs.collect(), 0.5);
         expect.assert_eq(&format!("{}{}\n", report.table(), report.summary()));
     }
 
@@ -187,6 +187,7 @@ mod tests {
                 stream chunks/s     4000 (4.00) ±50%  1000 (1.00) ±50%  5000 (5.00) ±50%
                 start ms                       201.2              51.2             251.2
                 stalled growth MiB               0.1               0.1               0.1
+                other programs used 0.50 cores in the rounds
                 {"seq":4.00,"inflight64":4.00,"stream":4.00,"read_1m":4.00,"read_16m":4.00,"floor":0.80,"stalled_growth_mib":0.12,"start_ms":{"bowline":201.25,"rust":51.25,"floor":251.25}}
             "#]],
         );
@@ -206,6 +207,7 @@ mod tests {
                 stream chunks/s     1000 (1.00)  5000 (5.00)
                 start ms                   51.2        251.2
                 stalled growth MiB          0.1          0.1
+                other programs used 0.50 cores in the rounds
                 {"seq":null,"inflight64":null,"stream":null,"read_1m":null,"read_16m":null,"floor":null,"stalled_growth_mib":null,"start_ms":{"rust":51.25,"floor":251.25}}
             "#]],
         );

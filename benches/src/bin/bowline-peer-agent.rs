@@ -48,7 +48,7 @@ impl Agent for Scripted {
     }
 
     async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {
-        let turn = Turn { client: cx.peer().clone(), session: request.session_id };
+        let turn = Turn { client: cx.client().clone(), session: request.session_id };
         let text = match request.prompt.into_iter().next() {
             Some(ContentBlock::Text(text)) => text.text,
             _ => String::new(),

@@ -1,1 +1,47 @@
-fn main() {}
+//! The `bowline` binary.
+
+mod demo;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The workspace between an editor and a coding agent: unsaved text, reviewed writes, undo.
+#[derive(Parser)]
+#[command(name = "bowline", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Takes a short tour on a scratch project: a real agent and a real client, two processes over a pipe, every step
+    /// checked. Needs no key and no network.
+    Demo,
+    /// The agent of the demo, started by the demo itself.
+    #[command(hide = true)]
+    DemoAgent,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error.into()),
+    };
+    let result = match arguments.command {
+        Command::Demo => runtime.block_on(demo::run()),
+        Command::DemoAgent => runtime.block_on(demo::agent::run()).map_err(Into::into),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "errors of the program are for the person who runs it")]
+fn fail(error: &anyhow::Error) -> ExitCode {
+    eprintln!("bowline: {error:#}");
+    ExitCode::FAILURE
+}

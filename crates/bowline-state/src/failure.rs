@@ -7,6 +7,8 @@ use agent_client_protocol_schema::v1::{Error, ErrorCode, SessionId};
 use serde_json::{Value, json};
 
 use crate::capabilities::NotAdvertised;
+use crate::lines::PastEnd;
+use crate::paths::{PathFault, Refusal};
 
 /// The longest text, in bytes, that a message quotes from a peer.
 pub const MAX_QUOTED: usize = 200;
@@ -191,6 +193,38 @@ impl From<Failure> for Error {
             Failure::InvalidRequest { .. } => error(ErrorCode::InvalidRequest, text),
             Failure::Busy { limit } => Self::new(BUSY_CODE, text).data(json!({ "limit": limit })),
             Failure::Other { code, data, .. } => Self::new(code, text).data(data),
+        }
+    }
+}
+
+impl From<PastEnd> for Failure {
+    fn from(past: PastEnd) -> Self {
+        Self::PastEnd { lines: past.lines }
+    }
+}
+
+impl From<PathFault> for Failure {
+    fn from(fault: PathFault) -> Self {
+        match fault {
+            PathFault::Relative(path) | PathFault::Home(path) | PathFault::FileUrl(path) => {
+                Self::RelativePath { path }
+            }
+            PathFault::AboveRoot(path) => Self::OutsideRoots { path },
+            fault @ (PathFault::Empty
+            | PathFault::TooLong { .. }
+            | PathFault::TooDeep { .. }
+            | PathFault::NotUtf8
+            | PathFault::Nul(_)) => Self::InvalidParams { reason: fault.to_string() },
+        }
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Fault(fault) => fault.into(),
+            Refusal::Outside(path) => Self::OutsideRoots { path },
+            refusal @ Refusal::ReadOnly(_) => Self::InvalidParams { reason: refusal.to_string() },
         }
     }
 }

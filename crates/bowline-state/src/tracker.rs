@@ -99,7 +99,7 @@ impl ToolCallTracker {
 
     /// Creates a tracker whose calls are named by `factory`, which has to make a new id each time.
     #[must_use]
-    pub fn with_ids(factory: impl FnMut() -> String + Send + 'static) -> Self {
+    pub fn with_ids(factory: impl FnMut() -> String + Send + Sync + 'static) -> Self {
         Self {
             ids: Ids::Made { factory: Box::new(factory), given: Given::default() },
             calls: IndexMap::new(),
@@ -329,7 +329,7 @@ fn append_tail(kept: &mut String, text: &str) {
 /// Where the session's ids of calls come from.
 enum Ids {
     Counted { prefix: String, last: u64 },
-    Made { factory: Box<dyn FnMut() -> String + Send>, given: Given },
+    Made { factory: Box<dyn FnMut() -> String + Send + Sync>, given: Given },
 }
 
 impl Ids {

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::body::Body;
-use crate::methods::{Notification, Request};
+use crate::methods::{self, Notification, Request};
 use crate::peer::NotSent;
 
 /// Why a call has no result.
@@ -250,9 +250,9 @@ impl Drop for CancelOnDrop<'_> {
 }
 
 fn read_answer<T: DeserializeOwned>(method: &Cow<'static, str>, answer: &RawValue) -> Result<T, CallError> {
-    crate::methods::decode(Some(answer)).map_err(|error| CallError::Unreadable {
+    methods::decode(Some(answer)).map_err(|error| CallError::Unreadable {
         method: method.clone(),
-        reason: error.to_string(),
+        reason: methods::reason(&error),
         answer: answer.to_owned(),
     })
 }

@@ -6,10 +6,11 @@ use agent_client_protocol_schema::v1::{
     CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse, CreateTerminalRequest,
     CreateTerminalResponse, ExtNotification, ExtRequest, ExtResponse, KillTerminalRequest, KillTerminalResponse,
     ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest, ReleaseTerminalResponse,
-    RequestPermissionRequest, RequestPermissionResponse, SessionId, SessionNotification, SessionUpdate,
+    RequestPermissionRequest, RequestPermissionResponse, SessionId, SessionNotification,
     TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest, WaitForTerminalExitResponse,
     WriteTextFileRequest, WriteTextFileResponse,
 };
+use bowline_state::builders::IntoSessionUpdate;
 use bowline_state::capabilities::{ClientGate, ClientMethod, NotAdvertised};
 
 use crate::body::Body;
@@ -66,9 +67,9 @@ impl ClientHandle {
     pub async fn update(
         &self,
         session_id: impl Into<SessionId>,
-        update: impl Into<SessionUpdate>,
+        update: impl IntoSessionUpdate,
     ) -> Result<(), CallError> {
-        self.notify_session(&SessionNotification::new(session_id, update.into())).await
+        self.notify_session(&SessionNotification::new(session_id, update.into_session_update())).await
     }
 
     /// Sends a `session/update` as it is.

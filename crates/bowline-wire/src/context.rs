@@ -5,6 +5,8 @@ use std::future::Future;
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use bowline_state::failure::Failure;
 
+use crate::agent_handle::AgentHandle;
+use crate::client_handle::ClientHandle;
 use crate::service::CancelSignal;
 
 /// The surroundings of a request: the way back to who sent it, and whether it is still wanted.
@@ -16,11 +18,6 @@ pub struct Context<H> {
 }
 
 impl<H> Context<H> {
-    /// The side that sent the request. It may be called from inside the handler.
-    pub fn peer(&self) -> &H {
-        &self.peer
-    }
-
     /// The id of the request on the wire.
     pub fn request_id(&self) -> &RequestId {
         &self.id
@@ -47,5 +44,21 @@ impl<H> Context<H> {
             () = self.cancel.fired() => Err(Failure::Cancelled.into()),
             value = future => Ok(value),
         }
+    }
+}
+
+impl Context<ClientHandle> {
+    /// The client that sent the request. It may be called from inside the handler.
+    #[must_use]
+    pub fn client(&self) -> &ClientHandle {
+        &self.peer
+    }
+}
+
+impl Context<AgentHandle> {
+    /// The agent that sent the request. It may be called from inside the handler.
+    #[must_use]
+    pub fn agent(&self) -> &AgentHandle {
+        &self.peer
     }
 }

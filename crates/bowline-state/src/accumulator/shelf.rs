@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use super::series::Series;
+use super::series::{Series, work};
 
 /// How many buckets the ids of a shelf are spread over; with the default [`Limits`](super::Limits) a bucket holds
 /// about ten.
@@ -160,12 +160,15 @@ impl Index {
     /// Notes a position. The key is not in the index: [`Shelf`]'s callers look before they push.
     fn insert(&mut self, key: Key, position: u64) {
         let bucket = self.bucket(key.tag, &key.id);
-        Arc::make_mut(self.buckets.entry(bucket).get_or_insert_default()).push((key, position));
+        let bucket = self.buckets.entry(bucket).get_or_insert_default();
+        work::add(bucket.len());
+        Arc::make_mut(bucket).push((key, position));
     }
 
     fn remove(&mut self, key: &Key) {
         let bucket = self.bucket(key.tag, &key.id);
         if let Some(bucket) = self.buckets.entry(bucket) {
+            work::add(bucket.len());
             Arc::make_mut(bucket).retain(|(other, _)| other != key);
         }
     }

@@ -29,9 +29,11 @@ fn check_with(options: Options, wire: &str, expected: Expect) {
         match session.apply(&notification(line)) {
             Ok(change) => {
                 writeln!(out, "{change:?}").unwrap();
+                let snapshot = session.snapshot();
                 if let Change::MessageStarted(message) | Change::MessageContinued(message) = change
-                    && let Some(message) = session.snapshot().message(message)
+                    && snapshot.messages().count() > 0
                 {
+                    let message = snapshot.message(message).unwrap();
                     assert_eq!(format!("{:?}", message.kind), kind_of(line), "the change names its message");
                 }
             }

@@ -104,6 +104,16 @@ fn what_left_at_the_front_leaves_no_nodes_behind() {
 }
 
 #[test]
+fn a_series_that_was_full_and_is_empty_has_only_its_root() {
+    let mut series = Series::default();
+    for item in 0..32 * 32 {
+        series.push(item);
+    }
+    while series.pop_front().is_some() {}
+    assert_eq!((series.len(), nodes(&series.root)), (0, 1));
+}
+
+#[test]
 fn a_change_copies_the_way_to_its_place_and_only_while_a_clone_looks() {
     let mut series = Series::default();
     for item in 0..32 * 32 {

@@ -1,0 +1,65 @@
+//! How busy others kept the machine, without which no rate can be judged.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+/// The ticks of a second in which Linux counts CPU time, on every architecture that it tells to programs.
+const TICKS: f64 = 100.0;
+
+/// A moment, and the CPU time that everybody and that our children had used until then.
+#[derive(Debug)]
+pub(super) struct Usage {
+    at: Instant,
+    everybody: u64,
+    ours: u64,
+}
+
+impl Usage {
+    /// Looks at the machine now. A child counts once it is waited for.
+    pub(super) fn now() -> Result<Self> {
+        let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
+        let everybody = busy(&read("/proc/stat")?).context("cannot understand /proc/stat")?;
+        let ours = with_children(&read("/proc/self/stat")?).context("cannot understand /proc/self/stat")?;
+        Ok(Self { at: Instant::now(), everybody, ours })
+    }
+
+    /// Returns how many cores others have used since, on average.
+    pub(super) fn others_since(&self) -> Result<f64> {
+        let now = Self::now()?;
+        let ticks = (now.everybody - self.everybody) as f64 - (now.ours - self.ours) as f64;
+        Ok((ticks / TICKS / (now.at - self.at).as_secs_f64()).max(0.0))
+    }
+}
+
+/// Returns the ticks of `/proc/stat`'s first line that were neither idle nor waiting for a disk.
+fn busy(stat: &str) -> Option<u64> {
+    let mut fields =
+        stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().map(|field| field.parse::<u64>());
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal] =
+        std::array::from_fn(|_| fields.next()?.ok());
+    Some(user? + nice? + system? + irq? + softirq? + steal?)
+}
+
+/// Returns the ticks of a process and of its children, the 14th to the 17th field of its `stat`.
+fn with_children(stat: &str) -> Option<u64> {
+    let (_name, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').skip(11).take(4).map(|field| field.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{busy, with_children};
+
+    #[test]
+    fn idle_and_disk_time_are_not_busy() {
+        assert_eq!(busy("cpu  1 20 300 4000 50000 600000 7000000 80000000 9 9\ncpu0 1"), Some(87_600_321));
+        assert_eq!(busy("cpu  1 2 3\n"), None);
+    }
+
+    #[test]
+    fn a_name_with_spaces_and_brackets_shifts_no_field() {
+        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 20 3000 400 20 0";
+        assert_eq!(with_children(stat), Some(3520));
+    }
+}

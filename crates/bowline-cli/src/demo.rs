@@ -1,0 +1,237 @@
+//! A tour of what Bowline does: a real agent and a real client, two processes over a pipe, each step checked.
+
+pub(crate) mod agent;
+mod editor;
+
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use bowline_state::accumulator::Snapshot;
+use bowline_state::paths::{LexicalPath, Root, RootMode, Roots};
+use bowline_state::permission::{Decision, Lifetime};
+use bowline_wire::schema::ProtocolVersion;
+use bowline_wire::schema::v1::{
+    ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest, NewSessionRequest, PromptRequest,
+    SessionId, StopReason, ToolCallStatus,
+};
+use bowline_wire::{AgentHandle, AgentProcess, Grace, Limits, spawn_agent};
+use tokio::process::Command;
+
+use editor::Editor;
+
+/// What is on disk when the tour starts.
+const SAVED: &str = "{\n  \"debug\": false,\n  \"version\": \"1.0.0\"\n}\n";
+
+/// What the user has typed and not saved.
+const UNSAVED: &str = "{\n  \"debug\": true,\n  \"version\": \"1.0.0\"\n}\n";
+
+/// Takes the tour.
+pub(crate) async fn run() -> Result<()> {
+    let project = tempfile::tempdir().context("cannot make a scratch project")?;
+    let directory = project.path().canonicalize()?;
+    let config = directory.join("config.json");
+    std::fs::write(&config, SAVED)?;
+    let mut tour = Tour::default();
+
+    let (stage, process) = Stage::open(&mut tour, &directory, Decision::Allow(Lifetime::Once), true).await?;
+    read_steps(&mut tour, &stage, &config).await?;
+    write_steps(&mut tour, &stage, &config).await?;
+    refusal_steps(&mut tour, &stage, &directory).await?;
+    cancel_step(&mut tour, &stage).await?;
+    tour.check("the agent broke no rule of the protocol", stage.editor.breaches().is_empty(), || {
+        stage.editor.breaches().join("; ")
+    });
+    let exit = process.shutdown(Grace::default()).await;
+    let clean = exit.status.is_some_and(|status| status.success());
+    tour.check("the agent ends when its stdin is closed", clean, || exit.to_string());
+
+    tour.title("An editor that cannot write");
+    let (stage, process) = Stage::open(&mut tour, &directory, Decision::Allow(Lifetime::Once), false).await?;
+    let said = stage.ask(&format!("bump {}", config.display())).await?.last_words();
+    tour.say("agent", &said);
+    tour.check("the agent sees that before it sends anything", said.contains("not advertised"), || said.clone());
+    process.shutdown(Grace::default()).await;
+    tour.finish()
+}
+
+async fn read_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()> {
+    tour.title("Reading what is not saved");
+    stage.editor.type_unsaved(config.to_owned(), UNSAVED);
+    tour.say("editor", "config.json is open; \"debug\": true is typed, not saved");
+    let turn = stage.ask(&format!("show {}", config.display())).await?;
+    tour.say("agent", &turn.last_words());
+    tour.check("the agent read the unsaved text, not the disk", turn.last_words() == UNSAVED, || turn.last_words());
+    tour.check("the read was reported as a tool call that completed", turn.last_call("Read"), || turn.calls());
+
+    let turn = stage.ask(&format!("line 3 of {}", config.display())).await?;
+    tour.say("agent", &turn.last_words());
+    tour.check("one line was read, not the file", turn.last_words() == "  \"version\": \"1.0.0\"\n", || turn.last_words());
+    Ok(())
+}
+
+async fn write_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()> {
+    tour.title("Writing, with permission");
+    stage.editor.person_says(Decision::Deny(Lifetime::Once));
+    let turn = stage.ask(&format!("bump {}", config.display())).await?;
+    tour.say("user", "Reject");
+    tour.say("agent", &turn.last_words());
+    tour.check("a rejected edit leaves the disk alone", std::fs::read_to_string(config)? == SAVED, || turn.calls());
+    tour.check("its tool call failed", turn.last_status() == Some(ToolCallStatus::Failed), || turn.calls());
+
+    stage.editor.person_says(Decision::Allow(Lifetime::Once));
+    let turn = stage.ask(&format!("bump {}", config.display())).await?;
+    tour.say("user", "Approve");
+    tour.say("agent", &turn.last_words());
+    let written = std::fs::read_to_string(config)?;
+    let wanted = UNSAVED.replace("1.0.0", "2.0.0");
+    tour.check("the edit is on disk, with what the user had typed", written == wanted, || written.clone());
+    tour.check("its tool call completed", turn.last_status() == Some(ToolCallStatus::Completed), || turn.calls());
+    tour.check("the user was asked once for each edit", stage.editor.questions() == 2, || {
+        format!("{} questions", stage.editor.questions())
+    });
+    Ok(())
+}
+
+async fn refusal_steps(tour: &mut Tour, stage: &Stage, directory: &Path) -> Result<()> {
+    tour.title("What must not work");
+    let outside = format!("{}-evil/secret", directory.display());
+    for (path, wanted) in [
+        (directory.join("missing.json").display().to_string(), "Resource not found"),
+        (outside, "outside the session's directories"),
+        (format!("{}/../secret", directory.display()), "outside the session's directories"),
+        ("config.json".to_owned(), "send an absolute path"),
+    ] {
+        let said = stage.ask(&format!("show {path}")).await?.last_words();
+        tour.say("agent", &said);
+        tour.check(&format!("the answer says: {wanted}"), said.contains(wanted), || said.clone());
+    }
+    Ok(())
+}
+
+async fn cancel_step(tour: &mut Tour, stage: &Stage) -> Result<()> {
+    tour.title("Cancelling");
+    let speaking = stage.editor.turn();
+    let turn = stage.agent.prompt(PromptRequest::new(stage.session.clone(), vec!["wait".into()]));
+    let cancel = async {
+        speaking.await.ok();
+        stage.agent.cancel(stage.session.clone()).await
+    };
+    let (turn, cancelled) = tokio::join!(turn, cancel);
+    cancelled?;
+    let stop = turn?.stop_reason;
+    tour.check("a cancelled turn ends with the stop reason cancelled", stop == StopReason::Cancelled, || {
+        format!("{stop:?}")
+    });
+    let turn = stage.ask("hello").await?;
+    tour.check("the session goes on after it", turn.last_words().starts_with("I know"), || turn.last_words());
+    Ok(())
+}
+
+/// A client, an agent in another process, and a session between them.
+struct Stage {
+    editor: Arc<Editor>,
+    agent: AgentHandle,
+    session: SessionId,
+}
+
+impl Stage {
+    async fn open(
+        tour: &mut Tour,
+        directory: &Path,
+        person: Decision,
+        may_write: bool,
+    ) -> Result<(Self, AgentProcess)> {
+        let roots = Roots::new(Root { path: LexicalPath::parse(directory)?, mode: RootMode::Writable });
+        let editor = Arc::new(Editor::new(roots, person));
+        let mut command = Command::new(std::env::current_exe().context("cannot find the bowline program")?);
+        command.arg("demo-agent").current_dir(directory);
+        let (agent, process) = spawn_agent(command, Arc::clone(&editor), Limits::DEFAULT)?;
+        let fs = FileSystemCapabilities::new().read_text_file(true).write_text_file(may_write);
+        let hello = InitializeRequest::new(ProtocolVersion::V1)
+            .client_capabilities(ClientCapabilities::new().fs(fs))
+            .client_info(Implementation::new("bowline", env!("CARGO_PKG_VERSION")));
+        let answer = agent.initialize(hello).await?;
+        let name = answer.agent_info.map_or_else(|| "the agent".to_owned(), |info| info.name);
+        let version = answer.protocol_version;
+        let session = agent.new_session(NewSessionRequest::new(directory)).await?.session_id;
+        let pid = process.id().map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+        tour.check(
+            &format!("{name} runs as process {pid}, speaks version {version} and opened session {session}"),
+            version == ProtocolVersion::V1,
+            || "another version".to_owned(),
+        );
+        Ok((Stage { editor, agent, session }, process))
+    }
+
+    /// Takes a turn and returns the session as it stands after it.
+    async fn ask(&self, text: &str) -> Result<Turn> {
+        drop(self.editor.turn());
+        let turn = self.agent.prompt(PromptRequest::new(self.session.clone(), vec![text.into()])).await?;
+        if turn.stop_reason != StopReason::EndTurn {
+            bail!("the turn {text:?} ended with {:?}", turn.stop_reason);
+        }
+        Ok(Turn(self.editor.snapshot()))
+    }
+}
+
+/// The session after a turn.
+struct Turn(Snapshot);
+
+impl Turn {
+    fn last_words(&self) -> String {
+        self.0.messages().next_back().map(|message| message.text()).unwrap_or_default()
+    }
+
+    fn last_status(&self) -> Option<ToolCallStatus> {
+        self.0.tool_calls().next_back().map(|call| call.status)
+    }
+
+    fn last_call(&self, title: &str) -> bool {
+        let last = self.0.tool_calls().next_back();
+        last.is_some_and(|call| call.title.starts_with(title) && call.status == ToolCallStatus::Completed)
+    }
+
+    fn calls(&self) -> String {
+        self.0.tool_calls().map(|call| format!("{} {:?}\n", call.title, call.status)).collect()
+    }
+}
+
+/// What a person sees of the tour.
+#[derive(Default)]
+struct Tour {
+    checks: usize,
+    failed: usize,
+}
+
+#[expect(clippy::print_stdout, reason = "the tour is for the person who runs it")]
+impl Tour {
+    fn title(&self, title: &str) {
+        println!("\n{title}");
+    }
+
+    fn say(&self, who: &str, text: &str) {
+        for line in text.lines() {
+            println!("  {who:>6} │ {line}");
+        }
+    }
+
+    fn check<T: Display>(&mut self, what: &str, holds: bool, seen: impl FnOnce() -> T) {
+        self.checks += 1;
+        if holds {
+            println!("  ✓ {what}");
+        } else {
+            self.failed += 1;
+            println!("  ✗ {what}\n    but: {}", seen());
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        if self.failed > 0 {
+            bail!("{} of {} checks failed", self.failed, self.checks);
+        }
+        println!("\nAll {} checks hold.", self.checks);
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! Both ends written with the library: order, backpressure, and calls inside calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bowline_wire::schema::ProtocolVersion;
+use bowline_wire::schema::v1::{
+    ClientCapabilities, Error, ExtRequest, FileSystemCapabilities, InitializeRequest, NewSessionRequest, PromptRequest,
+    ReadTextFileRequest, ReadTextFileResponse, RequestPermissionRequest, RequestPermissionResponse,
+    SessionNotification,
+};
+use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Limits, connect_agent, connect_client};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::probe::{Probe, Wire};
+
+/// Counts updates, each only when the test lets it, and answers a read by asking the agent first.
+struct Editor {
+    gate: Semaphore,
+    handled: AtomicUsize,
+    calls: Option<mpsc::UnboundedSender<Result<(), CallError>>>,
+}
+
+impl Editor {
+    fn new(open: bool) -> Self {
+        let permits = if open { Semaphore::MAX_PERMITS } else { 0 };
+        Editor { gate: Semaphore::new(permits), handled: AtomicUsize::new(0), calls: None }
+    }
+}
+
+impl Client for Editor {
+    async fn request_permission(
+        &self,
+        _: RequestPermissionRequest,
+        _: ClientContext,
+    ) -> Result<RequestPermissionResponse, Error> {
+        Err(Error::method_not_found())
+    }
+
+    async fn session_update(&self, _: SessionNotification, agent: AgentHandle) {
+        if let Some(calls) = &self.calls {
+            let echo = ExtRequest::new("_echo", serde_json::value::RawValue::NULL.to_owned().into());
+            calls.send(agent.ext_request(echo).await.map(drop)).expect("the test listens");
+        }
+        self.gate.acquire().await.expect("the gate stays").forget();
+        self.handled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    async fn read_text_file(&self, request: ReadTextFileRequest, cx: ClientContext) -> Result<ReadTextFileResponse, Error> {
+        // `/3` asks the agent to read `/2`, and so on: each end waits for the other inside its handlers.
+        let depth: u32 = request.path.to_string_lossy().trim_start_matches('/').parse().unwrap_or(0);
+        if depth > 0 {
+            let prompt = PromptRequest::new(request.session_id, vec![format!("read /{}", depth - 1).into()]);
+            cx.agent().prompt(prompt).await?;
+        }
+        Ok(ReadTextFileResponse::new(format!("depth {depth}")))
+    }
+}
+
+fn connect(editor: Arc<Editor>, limits: Limits, pipe: usize) -> AgentHandle {
+    let (ours, theirs) = tokio::io::duplex(pipe);
+    let (reader, writer) = tokio::io::split(theirs);
+    let (_client, serving) = connect_agent(Arc::new(Probe), reader, writer, limits);
+    tokio::spawn(serving);
+    let (reader, writer) = tokio::io::split(ours);
+    let (agent, serving) = connect_client(editor, reader, writer, limits);
+    tokio::spawn(serving);
+    agent
+}
+
+async fn initialized(editor: &Arc<Editor>, limits: Limits, pipe: usize) -> AgentHandle {
+    let agent = connect(Arc::clone(editor), limits, pipe);
+    let fs = FileSystemCapabilities::new().read_text_file(true);
+    let hello = InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs));
+    agent.initialize(hello).await.expect("initialized");
+    agent.new_session(NewSessionRequest::new("/")).await.expect("a session");
+    agent
+}
+
+fn prompt(text: &str) -> PromptRequest {
+    PromptRequest::new("s", vec![text.into()])
+}
+
+#[tokio::test]
+async fn both_sides_may_call_each_other_inside_their_handlers() {
+    let editor = Arc::new(Editor::new(true));
+    let agent = initialized(&editor, Limits::DEFAULT, 64).await;
+    agent.prompt(prompt("read /20")).await.expect("no deadlock");
+    assert_eq!(editor.handled.load(Ordering::Relaxed), 21);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_ends_after_all_its_updates_were_handled() {
+    let editor = Arc::new(Editor::new(true));
+    let agent = initialized(&editor, Limits::DEFAULT, 4096).await;
+    for turn in 1..=20 {
+        agent.prompt(prompt("stream 100")).await.expect("a turn");
+        assert_eq!(editor.handled.load(Ordering::Relaxed), turn * 100);
+    }
+}
+
+#[tokio::test]
+async fn a_slow_handler_holds_the_end_of_the_turn_back_but_not_other_answers() {
+    let editor = Arc::new(Editor::new(false));
+    let agent = initialized(&editor, Limits::DEFAULT, 1 << 16).await;
+    let turn = tokio::spawn({
+        let agent = agent.clone();
+        async move { agent.prompt(prompt("stream 3")).await }
+    });
+    // The agent answers this after it has sent everything of the turn.
+    agent.new_session(NewSessionRequest::new("/")).await.expect("an answer in the meantime");
+    assert!(!turn.is_finished());
+    editor.gate.add_permits(2);
+    agent.new_session(NewSessionRequest::new("/")).await.expect("an answer in the meantime");
+    assert!(!turn.is_finished());
+    editor.gate.add_permits(1);
+    turn.await.expect("no panic").expect("the end of the turn");
+    assert_eq!(editor.handled.load(Ordering::Relaxed), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_stops_stops_the_sender() {
+    let mut wire = Wire::to(Probe, Limits::DEFAULT, 4096);
+    wire.send(br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#).await;
+    wire.receive().await;
+    wire.send(
+        br#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"stream 1000000"}]}}"#,
+    )
+    .await;
+    wire.receive().await;
+    // Time stands still until every task waits: the sender can do no more, with a million updates to go.
+    tokio::time::advance(Duration::from_secs(1)).await;
+    wire.send(br#"{"jsonrpc":"2.0","id":2,"method":"_echo","params":"meanwhile"}"#).await;
+    let mut before = 1;
+    while !wire.receive().await.contains("meanwhile") {
+        before += 1;
+    }
+    // What was queued is bounded by the limits: the pipe, the high water mark and the queue.
+    assert!(before < 5000, "{before} updates were queued");
+}
+
+#[tokio::test]
+async fn a_notification_handler_that_waits_behind_its_own_notifications_is_told_so() {
+    let (sender, mut calls) = mpsc::unbounded_channel();
+    let editor = Arc::new(Editor { calls: Some(sender), ..Editor::new(true) });
+    let mut limits = Limits::DEFAULT;
+    limits.max_backlog = 2000;
+    let agent = initialized(&editor, limits, 1 << 16).await;
+    let turn = tokio::spawn(async move { agent.prompt(prompt("stream 500")).await });
+    let mut jammed = 0;
+    for _ in 0..500 {
+        match calls.recv().await.expect("every handler ends") {
+            Ok(()) => {}
+            Err(CallError::Jammed) => jammed += 1,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    turn.await.expect("no panic").expect("the end of the turn");
+    assert!(jammed > 0, "the backlog was never full");
+}

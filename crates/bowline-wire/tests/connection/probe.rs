@@ -1,0 +1,97 @@
+//! An agent that does what its prompt says, and the other end of its connection as plain lines.
+
+use std::sync::Arc;
+
+use bowline_wire::schema::v1::{
+    CancelNotification, CloseSessionRequest, CloseSessionResponse, ContentBlock, ContentChunk, Error, ExtRequest,
+    ExtResponse, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse, PromptRequest,
+    PromptResponse, ReadTextFileRequest, SessionUpdate, StopReason,
+};
+use bowline_wire::{Agent, AgentContext, ClientHandle, Limits, connect_agent};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+
+/// Takes `say TEXT`, `read PATH`, `panic`, `wait` (for the cancel signal) and `stream COUNT`.
+pub(crate) struct Probe;
+
+impl Agent for Probe {
+    async fn initialize(&self, request: InitializeRequest, _: AgentContext) -> Result<InitializeResponse, Error> {
+        // An agent that echoes the version: the library must not let it.
+        Ok(InitializeResponse::new(request.protocol_version))
+    }
+
+    async fn new_session(&self, _: NewSessionRequest, _: AgentContext) -> Result<NewSessionResponse, Error> {
+        Ok(NewSessionResponse::new("s"))
+    }
+
+    async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {
+        let (client, session) = (cx.client(), request.session_id.clone());
+        let Some(ContentBlock::Text(text)) = request.prompt.first() else { return Err(Error::invalid_params()) };
+        match text.text.split_once(' ').unwrap_or((&text.text, "")) {
+            ("say", text) => client.update(session, chunk(text)).await?,
+            ("read", path) => {
+                let read = client.read_text_file(ReadTextFileRequest::new(session.clone(), path)).await?;
+                client.update(session, chunk(&read.content)).await?;
+            }
+            ("panic", _) => panic!("secret of the agent"),
+            ("wait", _) => {
+                client.update(session, chunk("waiting")).await?;
+                cx.cancelled().await;
+                return Ok(PromptResponse::new(StopReason::Cancelled));
+            }
+            ("stream", count) => {
+                for number in 0..count.parse().unwrap_or(0) {
+                    client.update(session.clone(), chunk(&format!("{number}"))).await?;
+                }
+            }
+            _ => return Err(Error::invalid_params()),
+        }
+        Ok(PromptResponse::new(StopReason::EndTurn))
+    }
+
+    async fn cancel(&self, notification: CancelNotification, client: ClientHandle) {
+        client.update(notification.session_id, chunk("cancel seen")).await.expect("the client is there");
+    }
+
+    async fn close_session(&self, _: CloseSessionRequest, _: AgentContext) -> Result<CloseSessionResponse, Error> {
+        Ok(CloseSessionResponse::new())
+    }
+
+    async fn ext_request(&self, request: ExtRequest, _: AgentContext) -> Result<ExtResponse, Error> {
+        match &*request.method {
+            "_echo" => Ok(ExtResponse::new(request.params)),
+            _ => Err(Error::method_not_found()),
+        }
+    }
+}
+
+pub(crate) fn chunk(text: &str) -> SessionUpdate {
+    SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into()))
+}
+
+/// The other end of an agent's connection.
+pub(crate) struct Wire {
+    pub(crate) lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    pub(crate) writer: WriteHalf<DuplexStream>,
+    pub(crate) serving: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+impl Wire {
+    /// Connects to `agent` by a pipe that holds `pipe` bytes each way.
+    pub(crate) fn to(agent: impl Agent, limits: Limits, pipe: usize) -> Self {
+        let (ours, theirs) = tokio::io::duplex(pipe);
+        let (reader, writer) = tokio::io::split(theirs);
+        let (_client, serving) = connect_agent(Arc::new(agent), reader, writer, limits);
+        let (reader, writer) = tokio::io::split(ours);
+        Wire { lines: BufReader::new(reader).lines(), writer, serving: tokio::spawn(serving) }
+    }
+
+    pub(crate) async fn send(&mut self, line: &[u8]) {
+        self.writer.write_all(line).await.expect("the agent reads");
+        self.writer.write_all(b"\n").await.expect("the agent reads");
+    }
+
+    pub(crate) async fn receive(&mut self) -> String {
+        let line = self.lines.next_line().await.expect("the agent writes text");
+        line.unwrap_or_else(|| "(closed)".to_owned())
+    }
+}

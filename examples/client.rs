@@ -1,0 +1,57 @@
+//! A client in 40 lines: starts the agent that it is given, serves it a file, approves, and shows what happens.
+//!
+//! `cargo run --example client -- AGENT [ARGUMENT…]`
+
+use std::io::Write;
+use std::sync::Arc;
+
+use bowline_state::permission::{Decision, Lifetime, answer};
+use bowline_wire::schema::ProtocolVersion;
+use bowline_wire::schema::v1::{
+    ClientCapabilities, Error, FileSystemCapabilities, InitializeRequest, NewSessionRequest, PromptRequest,
+    ReadTextFileRequest, ReadTextFileResponse, RequestPermissionRequest, RequestPermissionResponse,
+    SessionNotification, WriteTextFileRequest, WriteTextFileResponse,
+};
+use bowline_wire::{AgentHandle, Client, ClientContext, Grace, Limits, spawn_agent};
+
+struct Editor;
+
+impl Client for Editor {
+    async fn request_permission(
+        &self,
+        request: RequestPermissionRequest,
+        _: ClientContext,
+    ) -> Result<RequestPermissionResponse, Error> {
+        let outcome = answer(&request.options, Decision::Allow(Lifetime::Once)).map_err(Error::into_internal_error)?;
+        Ok(RequestPermissionResponse::new(outcome))
+    }
+
+    async fn session_update(&self, notification: SessionNotification, _: AgentHandle) {
+        writeln!(std::io::stdout(), "{:?}", notification.update).ok();
+    }
+
+    async fn read_text_file(&self, _: ReadTextFileRequest, _: ClientContext) -> Result<ReadTextFileResponse, Error> {
+        Ok(ReadTextFileResponse::new("{ \"version\": \"1.0.0\" }\n"))
+    }
+
+    async fn write_text_file(&self, request: WriteTextFileRequest, _: ClientContext) -> Result<WriteTextFileResponse, Error> {
+        writeln!(std::io::stdout(), "{} is now {}", request.path.display(), request.content).ok();
+        Ok(WriteTextFileResponse::new())
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args_os().skip(1);
+    let mut command = tokio::process::Command::new(arguments.next().ok_or("usage: client AGENT [ARGUMENT…]")?);
+    command.args(arguments);
+    let (agent, process) = spawn_agent(command, Arc::new(Editor), Limits::DEFAULT)?;
+    let fs = FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
+    let hello = InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs));
+    agent.initialize(hello).await?;
+    let session = agent.new_session(NewSessionRequest::new(std::env::current_dir()?)).await?.session_id;
+    let turn = agent.prompt(PromptRequest::new(session, vec!["/project/config.json".into()])).await?;
+    writeln!(std::io::stdout(), "{:?}", turn.stop_reason)?;
+    process.shutdown(Grace::default()).await;
+    Ok(())
+}
