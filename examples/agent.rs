@@ -6,15 +6,19 @@ use bowline_state::builders::start_edit;
 use bowline_state::permission::{Ask, PermissionBroker, Verdict};
 use bowline_state::tracker::ToolCallTracker;
 use bowline_wire::schema::v1::{
-    ContentBlock, Error, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse, PromptRequest,
-    PromptResponse, ReadTextFileRequest, StopReason, WriteTextFileRequest,
+    ContentBlock, Error, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
+    PromptRequest, PromptResponse, ReadTextFileRequest, StopReason, WriteTextFileRequest,
 };
 use bowline_wire::{Agent, AgentContext, run_agent};
 
 struct VersionBumper;
 
 impl Agent for VersionBumper {
-    async fn initialize(&self, request: InitializeRequest, _: AgentContext) -> Result<InitializeResponse, Error> {
+    async fn initialize(
+        &self,
+        request: InitializeRequest,
+        _: AgentContext,
+    ) -> Result<InitializeResponse, Error> {
         Ok(InitializeResponse::new(request.protocol_version))
     }
 

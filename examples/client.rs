@@ -22,7 +22,8 @@ impl Client for Editor {
         request: RequestPermissionRequest,
         _: ClientContext,
     ) -> Result<RequestPermissionResponse, Error> {
-        let outcome = answer(&request.options, Decision::Allow(Lifetime::Once)).map_err(Error::into_internal_error)?;
+        let outcome =
+            answer(&request.options, Decision::Allow(Lifetime::Once)).map_err(Error::into_internal_error)?;
         Ok(RequestPermissionResponse::new(outcome))
     }
 
@@ -30,11 +31,19 @@ impl Client for Editor {
         writeln!(std::io::stdout(), "{:?}", notification.update).ok();
     }
 
-    async fn read_text_file(&self, _: ReadTextFileRequest, _: ClientContext) -> Result<ReadTextFileResponse, Error> {
+    async fn read_text_file(
+        &self,
+        _: ReadTextFileRequest,
+        _: ClientContext,
+    ) -> Result<ReadTextFileResponse, Error> {
         Ok(ReadTextFileResponse::new("{ \"version\": \"1.0.0\" }\n"))
     }
 
-    async fn write_text_file(&self, request: WriteTextFileRequest, _: ClientContext) -> Result<WriteTextFileResponse, Error> {
+    async fn write_text_file(
+        &self,
+        request: WriteTextFileRequest,
+        _: ClientContext,
+    ) -> Result<WriteTextFileResponse, Error> {
         writeln!(std::io::stdout(), "{} is now {}", request.path.display(), request.content).ok();
         Ok(WriteTextFileResponse::new())
     }
@@ -43,11 +52,13 @@ impl Client for Editor {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args_os().skip(1);
-    let mut command = tokio::process::Command::new(arguments.next().ok_or("usage: client AGENT [ARGUMENT…]")?);
+    let mut command =
+        tokio::process::Command::new(arguments.next().ok_or("usage: client AGENT [ARGUMENT…]")?);
     command.args(arguments);
     let (agent, process) = spawn_agent(command, Arc::new(Editor), Limits::DEFAULT)?;
     let fs = FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
-    let hello = InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs));
+    let hello =
+        InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs));
     agent.initialize(hello).await?;
     let session = agent.new_session(NewSessionRequest::new(std::env::current_dir()?)).await?.session_id;
     let turn = agent.prompt(PromptRequest::new(session, vec!["/project/config.json".into()])).await?;

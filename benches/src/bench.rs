@@ -51,7 +51,7 @@ const FULL: Extent = Extent {
     stall: Duration::from_secs(3),
     stalled_chunks: 500_000,
     budget: Duration::MAX,
-    limit: Duration::from_secs(180),
+    limit: Duration::from_secs(600),
 };
 
 const QUICK: Extent = Extent {

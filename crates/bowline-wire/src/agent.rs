@@ -16,17 +16,15 @@ use agent_client_protocol_schema::v1::{
 use bowline_state::capabilities::ClientGate;
 use bowline_state::failure::Failure;
 use bowline_state::version;
-use serde_json::value::RawValue;
 
 use crate::client_handle::ClientHandle;
 use crate::context::Context;
 use crate::dispatch::{
-    self, answer, answer_with, extension_notification, extension_request, extension_response, is_extension,
-    refuse, unknown,
+    self, answer, answer_raw, answer_with, is_extension, raw_params, refuse, unknown,
 };
 use crate::methods::{self, Request, SetSessionModelRequest, SetSessionModelResponse};
 use crate::peer::Breach;
-use crate::service::{Answer, BoxFuture, CancelSignal, Incoming, Service, WeakSignal};
+use crate::service::{Answer, BoxFuture, CancelSignal, Incoming, Params, Service, Unproven, WeakSignal};
 
 /// The client, and whether the request is still wanted.
 pub type AgentContext = Context<ClientHandle>;
@@ -181,9 +179,9 @@ pub trait Agent: Send + Sync + 'static {
         ready(())
     }
 
-    /// Sees every message of the client as it came, before it is read. Fields that the schema does not have are still
-    /// in it. This runs on the connection's task and should be quick.
-    fn inspect(&self, method: &str, params: Option<&RawValue>) {}
+    /// Sees the params of every message of the client as they came, before it is handled. Fields that the schema does not
+    /// have are still in them. This runs on the connection's task and should be quick.
+    fn inspect(&self, method: &str, params: &str) {}
 
     /// Learns that the client sent something that the protocol forbids. It has been answered.
     fn breach(&self, breach: Breach) {}
@@ -202,7 +200,11 @@ impl<A: Agent> AgentService<A> {
         AgentService { agent, client, turns: HashMap::new() }
     }
 
-    fn call<R, F>(&self, incoming: Incoming<'_>, handle: impl FnOnce(Arc<A>, R, AgentContext) -> F) -> Answer
+    fn call<R, F>(
+        &self,
+        incoming: Incoming<'_>,
+        handle: impl FnOnce(Arc<A>, R, AgentContext) -> F,
+    ) -> Result<Answer, Unproven>
     where
         R: Request,
         F: Future<Output = Result<R::Response, Error>> + Send + 'static,
@@ -212,25 +214,25 @@ impl<A: Agent> AgentService<A> {
         answer(params, |request| handle(Arc::clone(&self.agent), request, cx))
     }
 
-    fn initialize(&self, incoming: Incoming<'_>) -> Answer {
-        let request = match read_initialize(incoming.params) {
+    fn initialize(&self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
+        let request = match read_initialize(incoming.params.checked()?) {
             Ok(request) => request,
-            Err(failure) => return refuse(failure),
+            Err(failure) => return Ok(refuse(failure)),
         };
         if !self.client.open(ClientGate::new(request.client_capabilities.clone())) {
-            return refuse(Failure::InvalidRequest { reason: "initialize comes once".to_owned() });
+            return Ok(refuse(Failure::InvalidRequest { reason: "initialize comes once".to_owned() }));
         }
         let agent = Arc::clone(&self.agent);
         let cx = Context { peer: self.client.clone(), id: incoming.id, cancel: incoming.cancel };
-        answer_with(async move {
+        Ok(answer_with(async move {
             let agreed = version::negotiate(request.protocol_version);
             let mut response = agent.initialize(request, cx).await?;
             response.protocol_version = agreed;
             Ok(response)
-        })
+        }))
     }
 
-    fn prompt(&mut self, incoming: Incoming<'_>) -> Answer {
+    fn prompt(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
         let Incoming { id, params, cancel, .. } = incoming;
         let Self { agent, client, turns } = self;
         answer(params, |request: PromptRequest| {
@@ -257,14 +259,15 @@ macro_rules! handle {
     };
 }
 
-impl<A: Agent> Service for AgentService<A> {
-    fn request(&mut self, incoming: Incoming<'_>) -> Answer {
-        self.agent.inspect(incoming.method, incoming.params);
+impl<A: Agent> AgentService<A> {
+    /// Finds the method of the agent that serves a request.
+    fn route(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
         if incoming.method == InitializeRequest::METHOD {
             return self.initialize(incoming);
         }
         if !self.client.is_open() {
-            return refuse(Failure::InvalidRequest { reason: "initialize must come first".to_owned() });
+            incoming.params.checked()?;
+            return Ok(refuse(Failure::InvalidRequest { reason: "initialize must come first".to_owned() }));
         }
         match incoming.method {
             NewSessionRequest::METHOD => handle!(self, incoming, NewSessionRequest, new_session),
@@ -276,7 +279,7 @@ impl<A: Agent> Service for AgentService<A> {
             ListSessionsRequest::METHOD => handle!(self, incoming, ListSessionsRequest, list_sessions),
             ForkSessionRequest::METHOD => handle!(self, incoming, ForkSessionRequest, fork_session),
             CloseSessionRequest::METHOD => {
-                if let Ok(request) = methods::decode::<CloseSessionRequest>(incoming.params) {
+                if let Ok(request) = incoming.params.read::<CloseSessionRequest>()? {
                     self.stop_turns(&request.session_id);
                 }
                 handle!(self, incoming, CloseSessionRequest, close_session)
@@ -288,28 +291,46 @@ impl<A: Agent> Service for AgentService<A> {
             }
             SetSessionModelRequest::METHOD => handle!(self, incoming, SetSessionModelRequest, set_session_model),
             method if is_extension(method) => {
-                let request = extension_request(method, incoming.params);
+                let request = ExtRequest::new(method, raw_params(incoming.params)?);
                 let agent = Arc::clone(&self.agent);
                 let cx = Context { peer: self.client.clone(), id: incoming.id, cancel: incoming.cancel };
-                answer_with(async move { agent.ext_request(request, cx).await.map(extension_response) })
+                Ok(answer_raw(async move { agent.ext_request(request, cx).await }))
             }
-            method => refuse(Failure::UnknownMethod { method: Some(method.to_owned()) }),
+            method => {
+                incoming.params.checked()?;
+                Ok(refuse(Failure::UnknownMethod { method: Some(method.to_owned()) }))
+            }
         }
     }
 
-    fn notification(&mut self, method: &str, params: Option<&RawValue>) -> Option<BoxFuture<()>> {
-        self.agent.inspect(method, params);
+    fn take(&mut self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven> {
         let (agent, client) = (Arc::clone(&self.agent), self.client.clone());
         if method == AGENT_METHOD_NAMES.session_cancel {
-            let cancel = methods::decode::<CancelNotification>(params).ok()?;
+            let Ok(cancel) = params.read::<CancelNotification>()? else { return Ok(None) };
             self.stop_turns(&cancel.session_id);
-            return Some(Box::pin(async move { agent.cancel(cancel, client).await }));
+            return Ok(Some(Box::pin(async move { agent.cancel(cancel, client).await })));
+        }
+        if is_extension(method) {
+            let notification = ExtNotification::new(method, raw_params(params)?);
+            return Ok(Some(Box::pin(async move { agent.ext_notification(notification, client).await })));
         }
         // What is neither defined nor an extension is ignored, as the protocol wants it.
-        is_extension(method).then(|| {
-            let notification = extension_notification(method, params);
-            Box::pin(async move { agent.ext_notification(notification, client).await }) as BoxFuture<()>
-        })
+        params.checked().map(|_| None)
+    }
+}
+
+impl<A: Agent> Service for AgentService<A> {
+    fn request(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
+        let Incoming { method, params, .. } = incoming;
+        let answer = self.route(incoming)?;
+        self.agent.inspect(method, params.text());
+        Ok(answer)
+    }
+
+    fn notification(&mut self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven> {
+        let handler = self.take(method, params)?;
+        self.agent.inspect(method, params.text());
+        Ok(handler)
     }
 
     fn breach(&mut self, breach: Breach) {
@@ -319,10 +340,10 @@ impl<A: Agent> Service for AgentService<A> {
 
 /// Reads the params of `initialize`. A version that does not even fit the schema's number is one that we do not speak,
 /// which is answered with one that we do.
-fn read_initialize(params: Option<&RawValue>) -> Result<InitializeRequest, Failure> {
+fn read_initialize(params: Params<'_>) -> Result<InitializeRequest, Failure> {
     let invalid = |error: &serde_json::Error| dispatch::invalid_params(InitializeRequest::METHOD, error);
-    methods::decode(params).or_else(|error| {
-        let mut value: serde_json::Value = methods::decode(params).map_err(|_| invalid(&error))?;
+    methods::decode(params.text()).or_else(|error| {
+        let mut value: serde_json::Value = methods::decode(params.text()).map_err(|_| invalid(&error))?;
         match value.get_mut("protocolVersion") {
             Some(version) if version.is_number() => *version = u16::MAX.into(),
             _ => return Err(invalid(&error)),

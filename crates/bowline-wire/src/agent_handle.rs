@@ -21,24 +21,29 @@ use crate::methods::{SetSessionModelRequest, SetSessionModelResponse};
 /// The agent at the other end. What it did not advertise is an error before anything is sent.
 #[derive(Debug, Clone)]
 pub struct AgentHandle {
+    end: Arc<AgentEnd>,
+}
+
+#[derive(Debug)]
+struct AgentEnd {
     caller: Caller,
-    gate: Arc<OnceLock<AgentGate>>,
-    advertised: Arc<OnceLock<ClientGate>>,
+    gate: OnceLock<AgentGate>,
+    advertised: OnceLock<ClientGate>,
 }
 
 impl AgentHandle {
     pub(crate) fn new(caller: Caller) -> Self {
-        AgentHandle { caller, gate: Arc::default(), advertised: Arc::default() }
+        AgentHandle { end: Arc::new(AgentEnd { caller, gate: OnceLock::new(), advertised: OnceLock::new() }) }
     }
 
     /// What we told the agent that we serve; nothing before `initialize`.
     pub(crate) fn advertised(&self) -> ClientGate {
-        self.advertised.get().cloned().unwrap_or_default()
+        self.end.advertised.get().cloned().unwrap_or_default()
     }
 
     /// Checks that we told the agent that we serve a method.
     pub(crate) fn check_advertised(&self, method: ClientMethod) -> Result<(), NotAdvertised> {
-        match self.advertised.get() {
+        match self.end.advertised.get() {
             Some(gate) => gate.check(method),
             None => ClientGate::default().check(method),
         }
@@ -47,7 +52,7 @@ impl AgentHandle {
     /// What the agent advertised; nothing before `initialize` was answered.
     #[must_use]
     pub fn gate(&self) -> AgentGate {
-        self.gate.get().cloned().unwrap_or_default()
+        self.end.gate.get().cloned().unwrap_or_default()
     }
 
     /// Checks that the agent serves a method.
@@ -55,7 +60,7 @@ impl AgentHandle {
     /// # Errors
     /// Returns the capability that is missing.
     pub fn check(&self, method: AgentMethod) -> Result<(), NotAdvertised> {
-        match self.gate.get() {
+        match self.end.gate.get() {
             Some(gate) => gate.check(method),
             None => AgentGate::default().check(method),
         }
@@ -64,7 +69,7 @@ impl AgentHandle {
     /// The connection itself, for messages that the protocol does not define.
     #[must_use]
     pub fn caller(&self) -> &Caller {
-        &self.caller
+        &self.end.caller
     }
 
     /// Agrees on a version and capabilities. This comes first, and once. The latest version that we speak is asked
@@ -76,13 +81,13 @@ impl AgentHandle {
     pub async fn initialize(&self, mut request: InitializeRequest) -> Result<InitializeResponse, CallError> {
         request.protocol_version = version::LATEST;
         // What was advertised first stays: an agent may rely on it.
-        self.advertised.get_or_init(|| ClientGate::new(request.client_capabilities.clone()));
-        let response = self.caller.call(&request).await?;
+        self.end.advertised.get_or_init(|| ClientGate::new(request.client_capabilities.clone()));
+        let response = self.end.caller.call(&request).await?;
         if let Err(unsupported) = version::accept(response.protocol_version) {
-            self.caller.close();
+            self.end.caller.close();
             return Err(unsupported.into());
         }
-        self.gate.get_or_init(|| AgentGate::new(response.agent_capabilities.clone()));
+        self.end.gate.get_or_init(|| AgentGate::new(response.agent_capabilities.clone()));
         Ok(response)
     }
 
@@ -92,7 +97,7 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn authenticate(&self, request: AuthenticateRequest) -> Result<AuthenticateResponse, CallError> {
         self.check(AgentMethod::Authenticate)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Logs out.
@@ -101,7 +106,7 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn logout(&self, request: LogoutRequest) -> Result<LogoutResponse, CallError> {
         self.check(AgentMethod::Logout)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Starts a session.
@@ -110,7 +115,7 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn new_session(&self, request: NewSessionRequest) -> Result<NewSessionResponse, CallError> {
         self.check_setup(AgentMethod::NewSession, &request.mcp_servers, &request.additional_directories)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Loads a session. What was said in it comes as updates, all of them handled before this returns.
@@ -119,7 +124,7 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn load_session(&self, request: LoadSessionRequest) -> Result<LoadSessionResponse, CallError> {
         self.check_setup(AgentMethod::LoadSession, &request.mcp_servers, &request.additional_directories)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Resumes a session without hearing again what was said in it.
@@ -128,7 +133,7 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn resume_session(&self, request: ResumeSessionRequest) -> Result<ResumeSessionResponse, CallError> {
         self.check_setup(AgentMethod::ResumeSession, &request.mcp_servers, &request.additional_directories)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Copies a session.
@@ -137,7 +142,7 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn fork_session(&self, request: ForkSessionRequest) -> Result<ForkSessionResponse, CallError> {
         self.check_setup(AgentMethod::ForkSession, &request.mcp_servers, &request.additional_directories)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Lists the sessions that the agent keeps.
@@ -146,7 +151,7 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn list_sessions(&self, request: ListSessionsRequest) -> Result<ListSessionsResponse, CallError> {
         self.check(AgentMethod::ListSessions)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Ends a session and what runs in it.
@@ -155,7 +160,7 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn close_session(&self, request: CloseSessionRequest) -> Result<CloseSessionResponse, CallError> {
         self.check(AgentMethod::CloseSession)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Deletes a session.
@@ -164,7 +169,7 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn delete_session(&self, request: DeleteSessionRequest) -> Result<DeleteSessionResponse, CallError> {
         self.check(AgentMethod::DeleteSession)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Switches the mode of a session.
@@ -176,7 +181,7 @@ impl AgentHandle {
         request: SetSessionModeRequest,
     ) -> Result<SetSessionModeResponse, CallError> {
         self.check(AgentMethod::SetMode)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Sets a config option of a session.
@@ -188,7 +193,7 @@ impl AgentHandle {
         request: SetSessionConfigOptionRequest,
     ) -> Result<SetSessionConfigOptionResponse, CallError> {
         self.check(AgentMethod::SetConfigOption)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Switches the model of a session in the older way.
@@ -200,7 +205,7 @@ impl AgentHandle {
         request: SetSessionModelRequest,
     ) -> Result<SetSessionModelResponse, CallError> {
         self.check(AgentMethod::SetMode)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Sends a prompt and waits for the end of the turn. Every update of the turn is handled before this returns.
@@ -210,7 +215,7 @@ impl AgentHandle {
     pub async fn prompt(&self, request: PromptRequest) -> Result<PromptResponse, CallError> {
         self.check(AgentMethod::Prompt)?;
         self.gate().check_prompt(&request.prompt)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Cancels the turn of a session. The prompt is then answered with the stop reason `cancelled`.
@@ -219,7 +224,7 @@ impl AgentHandle {
     /// Fails when the agent is gone.
     pub async fn cancel(&self, session_id: impl Into<SessionId>) -> Result<(), CallError> {
         self.check(AgentMethod::Cancel)?;
-        self.caller.notify(&CancelNotification::new(session_id)).await
+        self.end.caller.notify(&CancelNotification::new(session_id)).await
     }
 
     /// Calls an extension method.
@@ -227,7 +232,7 @@ impl AgentHandle {
     /// # Errors
     /// Fails as [`CallError`] says.
     pub async fn ext_request(&self, request: ExtRequest) -> Result<ExtResponse, CallError> {
-        extension_call(&self.caller, request).await
+        extension_call(&self.end.caller, request).await
     }
 
     /// Sends an extension notification.
@@ -235,7 +240,7 @@ impl AgentHandle {
     /// # Errors
     /// Fails when the agent is gone.
     pub async fn ext_notification(&self, notification: ExtNotification) -> Result<(), CallError> {
-        extension_notify(&self.caller, notification).await
+        extension_notify(&self.end.caller, notification).await
     }
 
     /// Checks what every way to start a session has in common.

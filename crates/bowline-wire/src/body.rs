@@ -1,7 +1,18 @@
 //! A JSON value ready to be put into a message: serialised once, on one line.
 
+use std::cell::RefCell;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
+
+/// A text at least this long is moved from one owner to the next instead of being copied.
+pub(crate) const LARGE: usize = 16 << 10;
+
+/// The largest buffer that a thread keeps for its next message.
+const MAX_KEPT: usize = 64 << 20;
+
+/// After so many messages that were not large, a thread gives the memory of its buffer back.
+const SMALL_IN_A_ROW: u32 = 64;
 
 /// The text of a JSON value without line breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,9 +27,10 @@ impl Body {
     /// # Errors
     /// Fails where the value cannot be JSON, such as a map whose keys are not strings.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
-        let mut json = Vec::with_capacity(256);
-        serde_json::to_writer(&mut json, value)?;
-        Ok(Body::one_line(json))
+        let json = Scratch::write(|json| serde_json::to_writer(json, value))?;
+        // Compact JSON has line breaks only where a value brought its own text.
+        let has_break = memchr::memchr(b'\n', &json).is_some();
+        Ok(if has_break { Body::one_line(json) } else { Body { json } })
     }
 
     /// Takes JSON text over. Line breaks between its tokens become spaces.
@@ -43,7 +55,7 @@ impl Body {
         self.json
     }
 
-    /// In JSON a newline byte can only stand between tokens, where a space means the same.
+    /// In JSON a line break can only stand between tokens, where a space means the same.
     fn one_line(mut json: Vec<u8>) -> Self {
         let mut from = 0;
         while let Some(at) = memchr::memchr2(b'\n', b'\r', &json[from..]) {
@@ -51,5 +63,50 @@ impl Body {
             from += at + 1;
         }
         Body { json }
+    }
+}
+
+/// Gives the memory of a large text that was written back, for the next one.
+pub(crate) fn recycle(mut json: Vec<u8>) {
+    if json.capacity() <= MAX_KEPT {
+        json.clear();
+        SCRATCH.with_borrow_mut(|scratch| {
+            if scratch.buffer.capacity() < json.capacity() {
+                scratch.buffer = json;
+                scratch.small_in_a_row = 0;
+            }
+        });
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// A thread's buffer for the message that it writes. To ask the system for fresh memory for every large message costs
+/// more than to write it.
+#[derive(Default)]
+struct Scratch {
+    buffer: Vec<u8>,
+    small_in_a_row: u32,
+}
+
+impl Scratch {
+    fn write<E>(write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<Vec<u8>, E> {
+        // The value's own code runs in between and may write messages too, so the buffer is taken out meanwhile.
+        let mut buffer = SCRATCH.with_borrow_mut(|scratch| std::mem::take(&mut scratch.buffer));
+        buffer.clear();
+        write(&mut buffer)?;
+        if buffer.len() >= LARGE {
+            return Ok(buffer);
+        }
+        let text = buffer.as_slice().to_vec();
+        SCRATCH.with_borrow_mut(|scratch| {
+            scratch.small_in_a_row = scratch.small_in_a_row.saturating_add(1);
+            if buffer.capacity() <= 2 * LARGE || scratch.small_in_a_row < SMALL_IN_A_ROW {
+                scratch.buffer = buffer;
+            }
+        });
+        Ok(text)
     }
 }

@@ -1,14 +1,14 @@
 //! The way to the other side: requests that wait for their answer, and notifications.
 
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use bowline_state::capabilities::NotAdvertised;
 use bowline_state::failure::Failure;
 use bowline_state::version::UnsupportedVersion;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
@@ -64,13 +64,64 @@ impl From<CallError> for Error {
     }
 }
 
-/// Sends requests and notifications to the other side. Clones send on the same connection.
+/// Sends requests and notifications to the other side. Clones send on the same connection, and are cheap.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    pub(crate) commands: mpsc::Sender<Command>,
-    // Holds at most one message for each outstanding request, and those are bounded.
-    control: mpsc::UnboundedSender<Control>,
-    next_id: Arc<AtomicI64>,
+    line: Arc<Line>,
+}
+
+/// The way to the task that owns the connection.
+#[derive(Debug)]
+struct Line {
+    commands: mpsc::Sender<Command>,
+    urgent: Arc<Urgent>,
+    next_id: AtomicI64,
+}
+
+/// What the connection must learn however full its queue is.
+#[derive(Debug, Default)]
+pub(crate) struct Urgent {
+    // Lets the connection look without taking the lock.
+    some: AtomicBool,
+    notes: Mutex<Notes>,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    // Holds at most one entry for each outstanding request, and those are bounded.
+    cancelled: Vec<i64>,
+    close: bool,
+    waker: Option<Waker>,
+}
+
+impl Urgent {
+    fn note(&self, note: impl FnOnce(&mut Notes)) {
+        let mut notes = self.lock();
+        note(&mut notes);
+        self.some.store(true, Ordering::Release);
+        if let Some(waker) = &notes.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets who is woken by the next note.
+    pub(crate) fn wake(&self, waker: &Waker) {
+        self.lock().waker = Some(waker.clone());
+    }
+
+    /// Returns the calls that were cancelled and whether the connection is to be closed, since the last time.
+    pub(crate) fn take(&self) -> Option<(Vec<i64>, bool)> {
+        if !self.some.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut notes = self.lock();
+        self.some.store(false, Ordering::Release);
+        Some((std::mem::take(&mut notes.cancelled), notes.close))
+    }
 }
 
 /// What the connection is asked to send.
@@ -79,13 +130,6 @@ pub(crate) enum Command {
     Call { id: i64, method: Cow<'static, str>, params: Body, reply: Reply, order: Order },
     Notify { method: Cow<'static, str>, params: Body },
     Answer { id: RequestId, answer: Result<Body, Error> },
-}
-
-/// What the connection is told at once, however full its queue is.
-#[derive(Debug)]
-pub(crate) enum Control {
-    Cancel(i64),
-    Close,
 }
 
 /// When an answer is handed over.
@@ -107,6 +151,11 @@ impl Reply {
         self.0.answer(outcome);
     }
 
+    /// Hands over a text that should be the answer. Returns the reply if the text could not be read.
+    pub(crate) fn offer(self, text: &str) -> Result<(), Reply> {
+        self.0.offer(text).map_err(Reply)
+    }
+
     /// Whether the call was dropped.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.0.is_gone()
@@ -122,25 +171,39 @@ impl std::fmt::Debug for Reply {
 /// Somebody who waits for an answer, of whatever type.
 trait Waiter: Send {
     fn answer(self: Box<Self>, outcome: Result<&RawValue, CallError>);
+    fn offer(self: Box<Self>, text: &str) -> Result<(), Box<dyn Waiter>>;
     fn is_gone(&self) -> bool;
 }
 
 /// Reads the answer with `read` and sends it.
-struct Reading<T, F> {
+struct Reading<T> {
     method: Cow<'static, str>,
     sender: oneshot::Sender<Result<T, CallError>>,
-    read: F,
+    read: fn(&str) -> Result<T, serde_json::Error>,
 }
 
-impl<T, F> Waiter for Reading<T, F>
-where
-    T: Send,
-    F: FnOnce(&Cow<'static, str>, &RawValue) -> Result<T, CallError> + Send,
-{
+impl<T: Send + 'static> Waiter for Reading<T> {
     fn answer(self: Box<Self>, outcome: Result<&RawValue, CallError>) {
         let Reading { method, sender, read } = *self;
+        let answer = outcome.and_then(|answer| {
+            read(answer.get()).map_err(|error| CallError::Unreadable {
+                method,
+                reason: methods::reason(&error),
+                answer: answer.to_owned(),
+            })
+        });
         // Nobody listens any more when the call was dropped.
-        drop(sender.send(outcome.and_then(|answer| read(&method, answer))));
+        drop(sender.send(answer));
+    }
+
+    fn offer(self: Box<Self>, text: &str) -> Result<(), Box<dyn Waiter>> {
+        match (self.read)(text) {
+            Ok(answer) => {
+                drop(self.sender.send(Ok(answer)));
+                Ok(())
+            }
+            Err(_) => Err(self),
+        }
     }
 
     fn is_gone(&self) -> bool {
@@ -154,10 +217,16 @@ tokio::task_local! {
 }
 
 impl Caller {
-    pub(crate) fn new(queue: usize) -> (Self, mpsc::Receiver<Command>, mpsc::UnboundedReceiver<Control>) {
+    pub(crate) fn new(queue: usize) -> (Self, mpsc::Receiver<Command>, Arc<Urgent>) {
         let (commands, commands_out) = mpsc::channel(queue.max(1));
-        let (control, control_out) = mpsc::unbounded_channel();
-        (Caller { commands, control, next_id: Arc::default() }, commands_out, control_out)
+        let urgent = Arc::new(Urgent::default());
+        let line = Line { commands, urgent: Arc::clone(&urgent), next_id: AtomicI64::new(0) };
+        (Caller { line: Arc::new(line) }, commands_out, urgent)
+    }
+
+    /// Queues the answer of a handler. When the connection is gone, nobody waits for it.
+    pub(crate) async fn answer(&self, id: RequestId, answer: Result<Body, Error>) {
+        drop(self.line.commands.send(Command::Answer { id, answer }).await);
     }
 
     /// Sends a request and waits for its answer. Dropping the future cancels the request and tells the other side.
@@ -166,7 +235,7 @@ impl Caller {
     /// Fails as [`CallError`] says.
     pub async fn call<R: Request>(&self, request: &R) -> Result<R::Response, CallError> {
         let order = if R::AFTER_NOTIFICATIONS { Order::AfterNotifications } else { Order::AtOnce };
-        self.send(Cow::Borrowed(R::METHOD), order, || Body::of(request), read_answer).await
+        self.send(Cow::Borrowed(R::METHOD), order, || Body::of(request), methods::decode).await
     }
 
     /// Sends a request that the protocol does not define, and waits for its answer as it comes.
@@ -178,8 +247,7 @@ impl Caller {
         method: impl Into<Cow<'static, str>>,
         params: Body,
     ) -> Result<Box<RawValue>, CallError> {
-        let keep = |_: &Cow<'static, str>, answer: &RawValue| Ok(answer.to_owned());
-        self.send(method.into(), Order::AtOnce, || Ok(params), keep).await
+        self.send(method.into(), Order::AtOnce, || Ok(params), |answer| serde_json::from_str(answer)).await
     }
 
     /// Sends a notification. Waits while too much is queued; then it is on its way.
@@ -187,7 +255,7 @@ impl Caller {
     /// # Errors
     /// Fails when the connection is closed.
     pub async fn notify<N: Notification>(&self, notification: &N) -> Result<(), CallError> {
-        let permit = self.commands.reserve().await.map_err(|_| CallError::Closed)?;
+        let permit = self.line.commands.reserve().await.map_err(|_| CallError::Closed)?;
         let params = Body::of(notification).map_err(CallError::Params)?;
         permit.send(Command::Notify { method: Cow::Borrowed(N::METHOD), params });
         Ok(())
@@ -199,18 +267,17 @@ impl Caller {
     /// Fails when the connection is closed.
     pub async fn notify_raw(&self, method: impl Into<Cow<'static, str>>, params: Body) -> Result<(), CallError> {
         let command = Command::Notify { method: method.into(), params };
-        self.commands.send(command).await.map_err(|_| CallError::Closed)
+        self.line.commands.send(command).await.map_err(|_| CallError::Closed)
     }
 
     /// Ends the connection once what is queued has been written.
     pub fn close(&self) {
-        // If the connection is gone already, it is closed.
-        drop(self.control.send(Control::Close));
+        self.line.urgent.note(|notes| notes.close = true);
     }
 
     /// Waits until the connection is closed, by whichever side.
     pub async fn closed(&self) {
-        self.commands.closed().await;
+        self.line.commands.closed().await;
     }
 
     async fn send<T: Send + 'static>(
@@ -218,18 +285,18 @@ impl Caller {
         method: Cow<'static, str>,
         order: Order,
         params: impl FnOnce() -> Result<Body, serde_json::Error>,
-        read: impl FnOnce(&Cow<'static, str>, &RawValue) -> Result<T, CallError> + Send + 'static,
+        read: fn(&str) -> Result<T, serde_json::Error>,
     ) -> Result<T, CallError> {
         let order = if IN_NOTIFICATION.try_with(|()| ()).is_ok() { Order::InsideNotification } else { order };
-        let permit = self.commands.reserve().await.map_err(|_| CallError::Closed)?;
+        let permit = self.line.commands.reserve().await.map_err(|_| CallError::Closed)?;
         let params = params().map_err(CallError::Params)?;
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.line.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         let reply = Reply(Box::new(Reading { method: method.clone(), sender, read }));
         permit.send(Command::Call { id, method, params, reply, order });
-        let mut unanswered = CancelOnDrop { id, control: Some(&self.control) };
+        let mut unanswered = CancelOnDrop { id, urgent: Some(&self.line.urgent) };
         let answer = receiver.await;
-        unanswered.control = None;
+        unanswered.urgent = None;
         answer.unwrap_or(Err(CallError::Closed))
     }
 }
@@ -237,22 +304,13 @@ impl Caller {
 /// Cancels a request that is dropped before its answer came.
 struct CancelOnDrop<'a> {
     id: i64,
-    control: Option<&'a mpsc::UnboundedSender<Control>>,
+    urgent: Option<&'a Urgent>,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if let Some(control) = self.control {
-            // If the connection is gone already, there is nobody to tell.
-            drop(control.send(Control::Cancel(self.id)));
+        if let Some(urgent) = self.urgent {
+            urgent.note(|notes| notes.cancelled.push(self.id));
         }
     }
-}
-
-fn read_answer<T: DeserializeOwned>(method: &Cow<'static, str>, answer: &RawValue) -> Result<T, CallError> {
-    methods::decode(Some(answer)).map_err(|error| CallError::Unreadable {
-        method: method.clone(),
-        reason: methods::reason(&error),
-        answer: answer.to_owned(),
-    })
 }

@@ -18,12 +18,11 @@ use serde_json::value::RawValue;
 use crate::agent_handle::AgentHandle;
 use crate::context::Context;
 use crate::dispatch::{
-    answer, answer_with, extension_notification, extension_request, extension_response, is_extension, refuse,
-    unknown,
+    answer, answer_raw, is_extension, raw_params, refuse, unknown,
 };
-use crate::methods::{self, Request};
+use crate::methods::Request;
 use crate::peer::Breach;
-use crate::service::{Answer, BoxFuture, Incoming, Service};
+use crate::service::{Answer, BoxFuture, Incoming, Params, Service, Unproven};
 
 /// The agent, and whether the request is still wanted.
 pub type ClientContext = Context<AgentHandle>;
@@ -153,9 +152,9 @@ pub trait Client: Send + Sync + 'static {
         ready(())
     }
 
-    /// Sees every message of the agent as it came, before it is read. Fields that the schema does not have are still in
-    /// it. This runs on the connection's task and should be quick.
-    fn inspect(&self, method: &str, params: Option<&RawValue>) {}
+    /// Sees the params of every message of the agent as they came, before it is handled. Fields that the schema does not
+    /// have are still in them. This runs on the connection's task and should be quick.
+    fn inspect(&self, method: &str, params: &str) {}
 
     /// Learns that the agent sent something that the protocol forbids. It has been answered.
     fn breach(&self, breach: Breach) {}
@@ -169,7 +168,7 @@ pub struct UnknownUpdate {
     /// The kind (`sessionUpdate`), if it says one.
     pub kind: Option<String>,
     /// The params as they came.
-    pub params: Box<RawValue>,
+    pub params: String,
 }
 
 /// Serves a [`Client`].
@@ -188,20 +187,21 @@ impl<C: Client> ClientService<C> {
         method: ClientMethod,
         incoming: Incoming<'_>,
         handle: impl FnOnce(Arc<C>, R, ClientContext) -> F,
-    ) -> Answer
+    ) -> Result<Answer, Unproven>
     where
         R: Request,
         F: Future<Output = Result<R::Response, Error>> + Send + 'static,
     {
         if let Err(missing) = self.agent.check_advertised(method) {
-            return refuse(missing.into());
+            incoming.params.checked()?;
+            return Ok(refuse(missing.into()));
         }
         let Incoming { id, params, cancel, .. } = incoming;
         let cx = Context { peer: self.agent.clone(), id, cancel };
         answer(params, |request| handle(Arc::clone(&self.client), request, cx))
     }
 
-    fn elicit(&self, incoming: Incoming<'_>) -> Answer {
+    fn elicit(&self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
         let advertised = self.agent.advertised();
         let Incoming { id, params, cancel, .. } = incoming;
         let cx = Context { peer: self.agent.clone(), id, cancel };
@@ -214,12 +214,12 @@ impl<C: Client> ClientService<C> {
         })
     }
 
-    fn update(&self, params: Option<&RawValue>) -> Option<BoxFuture<()>> {
+    fn update(&self, params: Params<'_>) -> Result<BoxFuture<()>, Unproven> {
         let (client, agent) = (Arc::clone(&self.client), self.agent.clone());
-        Some(match methods::decode::<SessionNotification>(params) {
+        Ok(match params.read::<SessionNotification>()? {
             Ok(notification) => Box::pin(async move { client.session_update(notification, agent).await }),
             Err(_) => {
-                let update = unknown_update(params?);
+                let update = unknown_update(params);
                 Box::pin(async move { client.unknown_update(update, agent).await })
             }
         })
@@ -235,9 +235,9 @@ macro_rules! handle {
     };
 }
 
-impl<C: Client> Service for ClientService<C> {
-    fn request(&mut self, incoming: Incoming<'_>) -> Answer {
-        self.client.inspect(incoming.method, incoming.params);
+impl<C: Client> ClientService<C> {
+    /// Finds the method of the client that serves a request.
+    fn route(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
         match incoming.method {
             ReadTextFileRequest::METHOD => {
                 handle!(self, incoming, ReadTextFile, ReadTextFileRequest, read_text_file)
@@ -265,30 +265,48 @@ impl<C: Client> Service for ClientService<C> {
             }
             CreateElicitationRequest::METHOD => self.elicit(incoming),
             method if is_extension(method) => {
-                let request = extension_request(method, incoming.params);
+                let request = ExtRequest::new(method, raw_params(incoming.params)?);
                 let client = Arc::clone(&self.client);
                 let cx = Context { peer: self.agent.clone(), id: incoming.id, cancel: incoming.cancel };
-                answer_with(async move { client.ext_request(request, cx).await.map(extension_response) })
+                Ok(answer_raw(async move { client.ext_request(request, cx).await }))
             }
-            method => refuse(Failure::UnknownMethod { method: Some(method.to_owned()) }),
+            method => {
+                incoming.params.checked()?;
+                Ok(refuse(Failure::UnknownMethod { method: Some(method.to_owned()) }))
+            }
         }
     }
 
-    fn notification(&mut self, method: &str, params: Option<&RawValue>) -> Option<BoxFuture<()>> {
-        self.client.inspect(method, params);
+    fn take(&self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven> {
         if method == CLIENT_METHOD_NAMES.session_update {
-            return self.update(params);
+            return self.update(params).map(Some);
         }
         let (client, agent) = (Arc::clone(&self.client), self.agent.clone());
         if method == CLIENT_METHOD_NAMES.elicitation_complete {
-            let notification = methods::decode(params).ok()?;
-            return Some(Box::pin(async move { client.complete_elicitation(notification, agent).await }));
+            let Ok(notification) = params.read()? else { return Ok(None) };
+            return Ok(Some(Box::pin(async move { client.complete_elicitation(notification, agent).await })));
+        }
+        if is_extension(method) {
+            let notification = ExtNotification::new(method, raw_params(params)?);
+            return Ok(Some(Box::pin(async move { client.ext_notification(notification, agent).await })));
         }
         // What is neither defined nor an extension is ignored, as the protocol wants it.
-        is_extension(method).then(|| {
-            let notification = extension_notification(method, params);
-            Box::pin(async move { client.ext_notification(notification, agent).await }) as BoxFuture<()>
-        })
+        params.checked().map(|_| None)
+    }
+}
+
+impl<C: Client> Service for ClientService<C> {
+    fn request(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
+        let Incoming { method, params, .. } = incoming;
+        let answer = self.route(incoming)?;
+        self.client.inspect(method, params.text());
+        Ok(answer)
+    }
+
+    fn notification(&mut self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven> {
+        let handler = self.take(method, params)?;
+        self.client.inspect(method, params.text());
+        Ok(handler)
     }
 
     fn breach(&mut self, breach: Breach) {
@@ -297,7 +315,7 @@ impl<C: Client> Service for ClientService<C> {
 }
 
 /// Makes out what it can of an update that cannot be read.
-fn unknown_update(params: &RawValue) -> UnknownUpdate {
+fn unknown_update(params: Params<'_>) -> UnknownUpdate {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Outline<'a> {
@@ -312,8 +330,8 @@ fn unknown_update(params: &RawValue) -> UnknownUpdate {
         session_update: Option<String>,
     }
 
-    let outline: Option<Outline<'_>> = serde_json::from_str(params.get()).ok();
+    let outline: Option<Outline<'_>> = serde_json::from_str(params.text()).ok();
     let (session_id, update) = outline.map_or((None, None), |outline| (outline.session_id, outline.update));
     let kind: Option<Kind> = update.and_then(|update| serde_json::from_str(update.get()).ok());
-    UnknownUpdate { session_id, kind: kind.and_then(|kind| kind.session_update), params: params.to_owned() }
+    UnknownUpdate { session_id, kind: kind.and_then(|kind| kind.session_update), params: params.text().to_owned() }
 }

@@ -19,28 +19,33 @@ use crate::caller::{CallError, Caller};
 /// The client at the other end. What it did not advertise is an error before anything is sent.
 #[derive(Debug, Clone)]
 pub struct ClientHandle {
+    end: Arc<ClientEnd>,
+}
+
+#[derive(Debug)]
+struct ClientEnd {
     caller: Caller,
-    gate: Arc<OnceLock<ClientGate>>,
+    gate: OnceLock<ClientGate>,
 }
 
 impl ClientHandle {
     pub(crate) fn new(caller: Caller) -> Self {
-        ClientHandle { caller, gate: Arc::default() }
+        ClientHandle { end: Arc::new(ClientEnd { caller, gate: OnceLock::new() }) }
     }
 
     /// Opens what the client advertised. Returns whether this was the first time.
     pub(crate) fn open(&self, gate: ClientGate) -> bool {
-        self.gate.set(gate).is_ok()
+        self.end.gate.set(gate).is_ok()
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.gate.get().is_some()
+        self.end.gate.get().is_some()
     }
 
     /// What the client advertised; nothing before `initialize`.
     #[must_use]
     pub fn gate(&self) -> ClientGate {
-        self.gate.get().cloned().unwrap_or_default()
+        self.end.gate.get().cloned().unwrap_or_default()
     }
 
     /// Checks that the client serves a method.
@@ -48,7 +53,7 @@ impl ClientHandle {
     /// # Errors
     /// Returns the capability that is missing.
     pub fn check(&self, method: ClientMethod) -> Result<(), NotAdvertised> {
-        match self.gate.get() {
+        match self.end.gate.get() {
             Some(gate) => gate.check(method),
             None => ClientGate::default().check(method),
         }
@@ -57,7 +62,7 @@ impl ClientHandle {
     /// The connection itself, for messages that the protocol does not define.
     #[must_use]
     pub fn caller(&self) -> &Caller {
-        &self.caller
+        &self.end.caller
     }
 
     /// Reports progress on a session. Waits while the client is slow to read.
@@ -77,11 +82,11 @@ impl ClientHandle {
     /// # Errors
     /// Fails if the client did not advertise this kind of update, or is gone.
     pub async fn notify_session(&self, notification: &SessionNotification) -> Result<(), CallError> {
-        match self.gate.get() {
+        match self.end.gate.get() {
             Some(gate) => gate.check_update(&notification.update)?,
             None => ClientGate::default().check_update(&notification.update)?,
         }
-        self.caller.notify(notification).await
+        self.end.caller.notify(notification).await
     }
 
     /// Asks the user for permission.
@@ -93,7 +98,7 @@ impl ClientHandle {
         request: RequestPermissionRequest,
     ) -> Result<RequestPermissionResponse, CallError> {
         self.check(ClientMethod::RequestPermission)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Reads a text file, with what is unsaved in the editor.
@@ -102,7 +107,7 @@ impl ClientHandle {
     /// Fails as [`CallError`] says.
     pub async fn read_text_file(&self, request: ReadTextFileRequest) -> Result<ReadTextFileResponse, CallError> {
         self.check(ClientMethod::ReadTextFile)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Writes a text file through the editor.
@@ -114,7 +119,7 @@ impl ClientHandle {
         request: WriteTextFileRequest,
     ) -> Result<WriteTextFileResponse, CallError> {
         self.check(ClientMethod::WriteTextFile)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Starts a command in a terminal of the user.
@@ -126,7 +131,7 @@ impl ClientHandle {
         request: CreateTerminalRequest,
     ) -> Result<CreateTerminalResponse, CallError> {
         self.check(ClientMethod::CreateTerminal)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Returns what a terminal has put out so far.
@@ -138,7 +143,7 @@ impl ClientHandle {
         request: TerminalOutputRequest,
     ) -> Result<TerminalOutputResponse, CallError> {
         self.check(ClientMethod::TerminalOutput)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Waits until the command of a terminal ends.
@@ -150,7 +155,7 @@ impl ClientHandle {
         request: WaitForTerminalExitRequest,
     ) -> Result<WaitForTerminalExitResponse, CallError> {
         self.check(ClientMethod::WaitForTerminalExit)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Kills the command of a terminal. The terminal stays.
@@ -159,7 +164,7 @@ impl ClientHandle {
     /// Fails as [`CallError`] says.
     pub async fn kill_terminal(&self, request: KillTerminalRequest) -> Result<KillTerminalResponse, CallError> {
         self.check(ClientMethod::KillTerminal)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Gives a terminal up.
@@ -171,7 +176,7 @@ impl ClientHandle {
         request: ReleaseTerminalRequest,
     ) -> Result<ReleaseTerminalResponse, CallError> {
         self.check(ClientMethod::ReleaseTerminal)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Asks the user to fill in a form or to visit a page.
@@ -183,7 +188,7 @@ impl ClientHandle {
         request: CreateElicitationRequest,
     ) -> Result<CreateElicitationResponse, CallError> {
         self.gate().check_elicitation(&request.mode)?;
-        self.caller.call(&request).await
+        self.end.caller.call(&request).await
     }
 
     /// Tells that an elicitation by URL has ended.
@@ -195,7 +200,7 @@ impl ClientHandle {
         notification: CompleteElicitationNotification,
     ) -> Result<(), CallError> {
         self.check(ClientMethod::CompleteElicitation)?;
-        self.caller.notify(&notification).await
+        self.end.caller.notify(&notification).await
     }
 
     /// Calls an extension method.
@@ -203,7 +208,7 @@ impl ClientHandle {
     /// # Errors
     /// Fails as [`CallError`] says.
     pub async fn ext_request(&self, request: ExtRequest) -> Result<ExtResponse, CallError> {
-        extension_call(&self.caller, request).await
+        extension_call(&self.end.caller, request).await
     }
 
     /// Sends an extension notification.
@@ -211,7 +216,7 @@ impl ClientHandle {
     /// # Errors
     /// Fails when the client is gone.
     pub async fn ext_notification(&self, notification: ExtNotification) -> Result<(), CallError> {
-        extension_notify(&self.caller, notification).await
+        extension_notify(&self.end.caller, notification).await
     }
 }
 

@@ -59,5 +59,6 @@ where
 /// Fails when stdin or stdout does. That the client is gone is no error.
 pub async fn run_agent(agent: impl Agent) -> io::Result<()> {
     let (_client, serving) = connect_agent(Arc::new(agent), stdio::reader(), stdio::writer(), Limits::DEFAULT);
-    serving.await
+    // As a task of its own the connection is woken by its handlers without a detour over the runtime's driver.
+    tokio::spawn(serving).await.map_err(io::Error::other)?
 }

@@ -1,26 +1,27 @@
 //! From raw params to a typed handler and back, the same for both ends.
 
 use std::future::Future;
+use std::sync::Arc;
 
-use agent_client_protocol_schema::v1::{Error, ExtNotification, ExtRequest, ExtResponse};
+use agent_client_protocol_schema::v1::{Error, ExtResponse};
 use bowline_state::failure::Failure;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::body::Body;
 use crate::methods::{self, Request};
-use crate::service::Answer;
+use crate::service::{Answer, Params, Unproven};
 
 /// Reads the params and lets `handle` answer them.
-pub(crate) fn answer<R, F>(params: Option<&RawValue>, handle: impl FnOnce(R) -> F) -> Answer
+pub(crate) fn answer<R, F>(params: Params<'_>, handle: impl FnOnce(R) -> F) -> Result<Answer, Unproven>
 where
     R: Request,
     F: Future<Output = Result<R::Response, Error>> + Send + 'static,
 {
-    match methods::decode::<R>(params) {
+    Ok(match params.read::<R>()? {
         Ok(request) => answer_with(handle(request)),
         Err(error) => refuse(invalid_params(R::METHOD, &error)),
-    }
+    })
 }
 
 /// Answers with what a handler returns.
@@ -54,18 +55,19 @@ pub(crate) fn is_extension(method: &str) -> bool {
     method.starts_with('_')
 }
 
-pub(crate) fn extension_request(method: &str, params: Option<&RawValue>) -> ExtRequest {
-    ExtRequest::new(method, raw_params(params).into())
+/// Returns params as they came, for an extension.
+pub(crate) fn raw_params(params: Params<'_>) -> Result<Arc<RawValue>, Unproven> {
+    match params {
+        Params::Missing => Ok(RawValue::NULL.to_owned().into()),
+        Params::Checked(params) => Ok(params.to_owned().into()),
+        Params::Guess(text) => RawValue::from_string(text.to_owned()).map(Into::into).map_err(|_| Unproven),
+    }
 }
 
-pub(crate) fn extension_notification(method: &str, params: Option<&RawValue>) -> ExtNotification {
-    ExtNotification::new(method, raw_params(params).into())
-}
-
-pub(crate) fn extension_response(response: ExtResponse) -> Box<RawValue> {
-    response.0.as_ref().to_owned()
-}
-
-fn raw_params(params: Option<&RawValue>) -> Box<RawValue> {
-    params.map_or_else(|| RawValue::NULL.to_owned(), ToOwned::to_owned)
+/// Answers with what an extension returned, as it is.
+pub(crate) fn answer_raw<F>(handler: F) -> Answer
+where
+    F: Future<Output = Result<ExtResponse, Error>> + Send + 'static,
+{
+    Answer::Later(Box::pin(async move { Ok(Body::raw(&handler.await?.0)) }))
 }

@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -18,14 +19,19 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
 use crate::body::Body;
-use crate::caller::{CallError, Caller, Command, Control, Order, Reply};
+use crate::caller::{CallError, Caller, Command, Order, Reply, Urgent};
+use crate::envelope::{Guess, Head};
 use crate::lane::Lane;
 use crate::limits::Limits;
-use crate::peer::{Event, Peer};
-use crate::service::{Answer, CancelSignal, Incoming, NoPanic, Service, panicked};
+use crate::peer::{Event, Next, Peer};
+use crate::service::{Answer, BoxFuture, CancelSignal, Incoming, NoPanic, Params, Service, panicked};
 
 /// How many pieces of output go into one write.
 const SLICES: usize = 16;
+
+/// Output that has grown this long while messages are being served is written at once, so that the other side can
+/// work on it meanwhile.
+const WRITE_EARLY: usize = 4 << 10;
 
 /// A connection that is ready to run.
 pub struct Driver<R, W> {
@@ -34,7 +40,8 @@ pub struct Driver<R, W> {
     link: Link,
     lane: Lane,
     commands: mpsc::Receiver<Command>,
-    control: mpsc::UnboundedReceiver<Control>,
+    urgent: Arc<Urgent>,
+    waker: Waker,
     caller: Caller,
     handlers: JoinSet<()>,
     limits: Limits,
@@ -62,6 +69,8 @@ struct Link {
     replies: HashMap<i64, (Reply, Order)>,
     /// Handlers that had to wait, by the request that they serve.
     running: HashMap<RequestId, CancelSignal>,
+    /// Whether a handler has ended since the last time anybody looked.
+    answered: bool,
     open: bool,
 }
 
@@ -72,7 +81,7 @@ where
 {
     /// Makes a connection over two halves of a stream. It does nothing until it runs.
     pub fn new(reader: R, writer: W, limits: Limits) -> (Caller, Self) {
-        let (caller, commands, control) = Caller::new(limits.queue);
+        let (caller, commands, urgent) = Caller::new(limits.queue);
         let driver = Driver {
             reader,
             writer,
@@ -80,11 +89,13 @@ where
                 peer: Peer::new(limits),
                 replies: HashMap::new(),
                 running: HashMap::new(),
+                answered: false,
                 open: true,
             },
             lane: Lane::default(),
             commands,
-            control,
+            urgent,
+            waker: Waker::noop().clone(),
             caller: caller.clone(),
             handlers: JoinSet::new(),
             limits,
@@ -114,124 +125,140 @@ where
     }
 
     fn poll(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.waker.will_wake(cx.waker()) {
+            self.waker = cx.waker().clone();
+            self.urgent.wake(&self.waker);
+        }
+        // A source that has nothing more to give wakes this task when it has, so it is not asked twice.
+        let (mut queue_waits, mut input_waits) = (false, false);
         loop {
-            let mut moved = self.poll_control(cx);
-            moved |= self.poll_commands(cx);
-            moved |= self.lane.poll(cx);
-            moved |= self.poll_write(cx)?;
-            moved |= self.poll_read(service, cx)?;
+            self.heed();
+            queue_waits = queue_waits || self.take_commands(cx).is_pending();
+            self.lane.poll(cx);
+            self.poll_write(cx)?;
+            let read = !input_waits && self.may_read() && self.poll_read(service, cx)?.is_ready();
+            input_waits = !read;
             if self.poll_end(cx) {
                 return Poll::Ready(Ok(()));
             }
-            if !moved {
+            let room = self.link.peer.output_len() < self.limits.high_water;
+            if !read && (queue_waits || !room) {
                 return Poll::Pending;
             }
         }
     }
 
-    fn poll_control(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        while let Poll::Ready(Some(control)) = self.control.poll_recv(cx) {
-            moved = true;
-            match control {
-                Control::Cancel(id) => self.link.cancel(id),
-                Control::Close => {
-                    self.phase = Phase::Closing;
-                    self.link.close();
-                }
+    /// Acts on what callers need done at once.
+    fn heed(&mut self) {
+        if let Some((cancelled, close)) = self.urgent.take() {
+            cancelled.into_iter().for_each(|id| self.link.cancel(id));
+            if close {
+                self.phase = Phase::Closing;
+                self.link.close();
             }
         }
-        moved
     }
 
-    fn poll_commands(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
+    /// Takes what callers have queued, as long as there is room for it.
+    fn take_commands(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.link.peer.output_len() < self.limits.high_water {
-            let Poll::Ready(Some(command)) = self.commands.poll_recv(cx) else { break };
-            moved = true;
-            self.link.command(command);
+            match self.commands.poll_recv(cx) {
+                Poll::Ready(Some(command)) => self.link.command(command),
+                // This end holds a sender itself, so the queue is never closed.
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
         }
-        moved
+        Poll::Ready(())
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
-        let mut moved = false;
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.link.peer.output_len() > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let filled = self.link.peer.output(&mut slices);
             match Pin::new(&mut self.writer).poll_write_vectored(cx, &slices[..filled]) {
-                Poll::Pending => break,
+                Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(n)) => {
                     self.link.peer.consume_output(n);
                     self.unflushed = true;
-                    moved = true;
                 }
             }
         }
         if self.unflushed
-            && self.link.peer.output_len() == 0
             && let Poll::Ready(flushed) = Pin::new(&mut self.writer).poll_flush(cx)
         {
             flushed?;
             self.unflushed = false;
         }
-        Ok(moved)
+        Ok(())
     }
 
-    fn poll_read(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<bool> {
-        if self.phase != Phase::Open || self.link.peer.is_flooded() {
-            return Ok(false);
-        }
+    /// Whether more input may be taken. If not, something else must move first, and wakes this task.
+    fn may_read(&mut self) -> bool {
         if self.lane.size() >= self.limits.max_backlog {
-            return Ok(self.link.unjam());
+            self.link.unjam();
+            return false;
         }
+        self.phase == Phase::Open && !self.link.peer.is_flooded()
+    }
+
+    fn poll_read(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
         let read = pin!(self.reader.read_buf(self.link.peer.room())).poll(cx);
-        let Poll::Ready(read) = read else { return Ok(false) };
+        let Poll::Ready(read) = read else { return Ok(Poll::Pending) };
         if read? == 0 {
             self.link.peer.end();
             self.phase = Phase::Draining;
             self.drain = Some(Box::pin(tokio::time::sleep(self.limits.drain)));
         }
-        self.serve(service, cx);
+        self.serve(service, cx)?;
         if self.phase != Phase::Open {
             self.link.close();
         }
-        Ok(true)
+        Ok(Poll::Ready(()))
     }
 
     /// Acts on everything that has been read.
-    fn serve(&mut self, service: &mut impl Service, cx: &mut Context<'_>) {
-        while let Some(event) = self.link.peer.next_event() {
-            match event {
-                Event::Request { id, method, params } => {
+    fn serve(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<()> {
+        loop {
+            if self.link.peer.output_len() >= WRITE_EARLY {
+                self.poll_write(cx)?;
+            }
+            let Link { peer, replies, .. } = &mut self.link;
+            let lane_idle = self.lane.is_idle();
+            let Some(next) = peer.next(|guess| take(guess, service, replies, lane_idle)) else { return Ok(()) };
+            match next {
+                Next::Taken(Taken::Request(id, answer, cancel)) => self.answer(id, answer, cancel, cx),
+                Next::Taken(Taken::Notification(handler, size)) => self.lane.notification(handler, size, cx),
+                Next::Taken(Taken::Done) => {}
+                Next::Event(Event::Request { id, method, params }) => {
                     let cancel = CancelSignal::new();
+                    let params = params.into();
                     let incoming = Incoming { id: id.clone(), method: &method, params, cancel: cancel.clone() };
-                    let answer = guard(|| service.request(incoming)).unwrap_or(Answer::Now(Err(panicked())));
-                    self.answer(id, answer, cancel, cx);
+                    let answer = guard(|| service.request(incoming)).and_then(Result::ok);
+                    self.answer(id, answer.unwrap_or(Answer::Now(Err(panicked()))), cancel, cx);
                 }
-                Event::Notification { method, params } => {
+                Next::Event(Event::Notification { method, params }) => {
                     let size = params.map_or(0, |params| params.get().len());
-                    if let Some(Some(handler)) = guard(|| service.notification(&method, params)) {
+                    if let Some(Ok(Some(handler))) = guard(|| service.notification(&method, params.into())) {
                         self.lane.notification(handler, size, cx);
                     }
                 }
-                Event::Response { id, outcome } => {
+                Next::Event(Event::Response { id, outcome }) => {
                     let outcome = outcome.map_err(CallError::Refused);
-                    match self.link.replies.remove(&id) {
+                    match replies.remove(&id) {
                         Some((reply, Order::AfterNotifications)) => self.lane.answer(reply, outcome),
                         Some((reply, _)) => reply.send(outcome),
                         None => {}
                     }
                 }
-                Event::LateResponse { .. } => {}
-                Event::Cancel { id } => {
+                Next::Event(Event::LateResponse { .. }) => {}
+                Next::Event(Event::Cancel { id }) => {
                     if let Some(signal) = self.link.running.get(&id) {
                         signal.fire();
                     }
                 }
-                Event::Breach(breach) => {
+                Next::Event(Event::Breach(breach)) => {
                     guard(|| service.breach(breach));
                 }
             }
@@ -248,12 +275,8 @@ where
             Poll::Ready(answer) => self.answer_now(id, answer),
             Poll::Pending => {
                 self.link.running.insert(id.clone(), cancel);
-                let commands = self.caller.commands.clone();
-                self.handlers.spawn(async move {
-                    let answer = handler.await;
-                    // When the connection is gone, nobody waits for the answer.
-                    drop(commands.send(Command::Answer { id, answer }).await);
-                });
+                let caller = self.caller.clone();
+                self.handlers.spawn(async move { caller.answer(id, handler.await).await });
             }
         }
     }
@@ -266,16 +289,16 @@ where
         if self.link.peer.output_len() < self.limits.high_water {
             self.link.respond(&id, answer);
         } else {
-            let commands = self.caller.commands.clone();
-            self.handlers.spawn(async move {
-                drop(commands.send(Command::Answer { id, answer }).await);
-            });
+            let caller = self.caller.clone();
+            self.handlers.spawn(async move { caller.answer(id, answer).await });
         }
     }
 
     /// Whether the connection is over.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> bool {
-        while self.handlers.try_join_next().is_some() {}
+        if std::mem::take(&mut self.link.answered) {
+            while self.handlers.try_join_next().is_some() {}
+        }
         if self.phase == Phase::Open {
             return false;
         }
@@ -321,12 +344,15 @@ impl Link {
                     self.peer.notify(&method, params);
                 }
             }
-            Command::Answer { id, answer } => self.respond(&id, answer),
+            Command::Answer { id, answer } => {
+                self.answered = true;
+                self.running.remove(&id);
+                self.respond(&id, answer);
+            }
         }
     }
 
     fn respond(&mut self, id: &RequestId, answer: Result<Body, Error>) {
-        self.running.remove(id);
         let owed = self.peer.respond(id, answer);
         debug_assert!(owed.is_ok(), "a request is answered once: {owed:?}");
     }
@@ -338,8 +364,8 @@ impl Link {
         }
     }
 
-    /// Fails the calls whose answers cannot come before the caller is done. Returns whether there was one.
-    fn unjam(&mut self) -> bool {
+    /// Fails the calls whose answers cannot come before the caller is done.
+    fn unjam(&mut self) {
         let jammed: Vec<i64> =
             self.replies.iter().filter(|(_, (_, order))| *order == Order::InsideNotification).map(|(id, _)| *id).collect();
         for id in &jammed {
@@ -348,7 +374,6 @@ impl Link {
                 reply.send(Err(CallError::Jammed));
             }
         }
-        !jammed.is_empty()
     }
 
     /// Fails every call that waits, and every later one.
@@ -356,6 +381,49 @@ impl Link {
         self.open = false;
         for (_, (reply, _)) in self.replies.drain() {
             reply.send(Err(CallError::Closed));
+        }
+    }
+}
+
+/// What became of a message in the usual form.
+enum Taken {
+    Request(RequestId, Answer, CancelSignal),
+    Notification(BoxFuture<()>, usize),
+    Done,
+}
+
+/// Takes a message in the usual form, if its body can be read as what it should be.
+fn take(
+    guess: Guess<'_>,
+    service: &mut impl Service,
+    replies: &mut HashMap<i64, (Reply, Order)>,
+    lane_idle: bool,
+) -> Option<Taken> {
+    let params = Params::Guess(guess.body);
+    match guess.head {
+        Head::Request { id, method } => {
+            let cancel = CancelSignal::new();
+            let incoming = Incoming { id: id.clone(), method, params, cancel: cancel.clone() };
+            let answer = guard(|| service.request(incoming))?.ok()?;
+            Some(Taken::Request(id, answer, cancel))
+        }
+        Head::Notification { method } => match guard(|| service.notification(method, params))?.ok()? {
+            Some(handler) => Some(Taken::Notification(handler, guess.body.len())),
+            None => Some(Taken::Done),
+        },
+        Head::Result { id } => {
+            let (reply, order) = replies.remove(&id)?;
+            if order == Order::AfterNotifications && !lane_idle {
+                replies.insert(id, (reply, order));
+                return None;
+            }
+            match reply.offer(guess.body) {
+                Ok(()) => Some(Taken::Done),
+                Err(reply) => {
+                    replies.insert(id, (reply, order));
+                    None
+                }
+            }
         }
     }
 }

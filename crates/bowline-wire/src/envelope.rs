@@ -78,12 +78,71 @@ pub(crate) fn parse(text: &str) -> Result<Message<'_>, Malformed> {
 
 /// Reads the messages of a batch, each still as text.
 pub(crate) fn parse_batch(text: &str, limit: usize) -> Result<Vec<&RawValue>, Malformed> {
-    let messages: Vec<&RawValue> = serde_json::from_str(text).map_err(|_| Malformed::NotJson)?;
-    match messages.len() {
+    // Counting takes no memory, while places for all that a long line can hold would take many times its length.
+    let counted: Vec<IgnoredAny> = serde_json::from_str(text).map_err(|_| Malformed::NotJson)?;
+    match counted.len() {
         0 => Err(Malformed::EmptyBatch),
         count if count > limit => Err(Malformed::LargeBatch { count, limit }),
-        _ => Ok(messages),
+        _ => serde_json::from_str(text).map_err(|_| Malformed::NotJson),
     }
+}
+
+/// A message in the form that almost every peer writes, split without being read. That `body` is JSON and that nothing
+/// follows it is not known; it is once the body could be read as a whole.
+#[derive(Debug)]
+pub(crate) struct Guess<'a> {
+    pub(crate) head: Head<'a>,
+    pub(crate) body: &'a str,
+}
+
+/// What a guessed message is.
+#[derive(Debug)]
+pub(crate) enum Head<'a> {
+    Request { id: RequestId, method: &'a str },
+    Notification { method: &'a str },
+    Result { id: i64 },
+}
+
+/// Splits a message in the usual form. Reading a message whole costs a pass over it; this costs next to nothing.
+pub(crate) fn guess(text: &str) -> Option<Guess<'_>> {
+    let rest = text.strip_prefix(r#"{"jsonrpc":"2.0","#)?.strip_suffix('}')?;
+    if let Some(rest) = rest.strip_prefix(r#""method":""#) {
+        let (method, body) = split_method(rest)?;
+        return Some(Guess { head: Head::Notification { method }, body });
+    }
+    let rest = rest.strip_prefix(r#""id":"#)?;
+    let (id, rest) = split_id(rest)?;
+    if let Some(rest) = rest.strip_prefix(r#","method":""#) {
+        let (method, body) = split_method(rest)?;
+        return Some(Guess { head: Head::Request { id, method }, body });
+    }
+    let RequestId::Number(id) = id else { return None };
+    Some(Guess { head: Head::Result { id }, body: rest.strip_prefix(r#","result":"#)? })
+}
+
+fn split_method(rest: &str) -> Option<(&str, &str)> {
+    let (method, rest) = split_plain_string(rest)?;
+    Some((method, rest.strip_prefix(r#","params":"#)?))
+}
+
+fn split_id(rest: &str) -> Option<(RequestId, &str)> {
+    if let Some(rest) = rest.strip_prefix('"') {
+        let (id, rest) = split_plain_string(rest)?;
+        return (id.len() <= MAX_ID).then(|| (RequestId::Str(id.to_owned()), rest));
+    }
+    let end = rest.bytes().position(|byte| !byte.is_ascii_digit())?;
+    let (digits, rest) = rest.split_at(end);
+    if digits.len() > 1 && digits.starts_with('0') {
+        return None;
+    }
+    Some((RequestId::Number(digits.parse().ok()?), rest))
+}
+
+/// Splits behind a string that has nothing to unescape.
+fn split_plain_string(rest: &str) -> Option<(&str, &str)> {
+    let end = rest.bytes().position(|byte| byte == b'"' || byte == b'\\' || byte < b' ')?;
+    let (string, rest) = rest.split_at(end);
+    Some((string, rest.strip_prefix('"')?))
 }
 
 /// The top level of a message. Members with other names are passed over.

@@ -9,7 +9,7 @@ use bowline_state::failure::Failure;
 use serde_json::value::RawValue;
 
 use crate::body::Body;
-use crate::envelope::{Malformed, Message};
+use crate::envelope::{self, Guess, Head, Malformed, Message};
 use crate::limits::{Limits, MAX_REFUSALS};
 use crate::outbox::Outbox;
 use crate::peer::{Breach, Event, NotOwed, NotSent};
@@ -26,10 +26,12 @@ pub(crate) struct Exchange {
     incoming: HashMap<RequestId, Option<u64>>,
     /// Requests of ours that are not answered yet.
     outgoing: HashMap<i64, Wanted>,
-    // Invariant: the ids in `outgoing` that are `Wanted::No`, oldest first, and some that were answered since.
+    // Invariant: the ids in `outgoing` that are `Wanted::No`, oldest first.
     cancelled: VecDeque<i64>,
     next_id: i64,
     batches: HashMap<u64, Batch>,
+    // Invariant: the sum of `Batch::refusals`, at most `MAX_REFUSALS`.
+    held: usize,
     open_batch: Option<u64>,
     next_batch: u64,
     pub(crate) outbox: Outbox,
@@ -50,6 +52,8 @@ struct Batch {
     waiting: usize,
     complete: bool,
     answers: Vec<u8>,
+    /// How many of the answers are refusals.
+    refusals: usize,
 }
 
 impl Exchange {
@@ -61,6 +65,7 @@ impl Exchange {
             cancelled: VecDeque::new(),
             next_id: 0,
             batches: HashMap::new(),
+            held: 0,
             open_batch: None,
             next_batch: 0,
             outbox: Outbox::default(),
@@ -104,6 +109,36 @@ impl Exchange {
         }
     }
 
+    /// Offers a message in the usual form to `take`. If `take` could read it, it was one, and counts.
+    pub(crate) fn offer<T>(&mut self, text: &str, take: impl FnOnce(Guess<'_>) -> Option<T>) -> Option<T> {
+        if self.open_batch.is_some() {
+            return None;
+        }
+        let guess = envelope::guess(text)?;
+        match &guess.head {
+            Head::Notification { method } if method.starts_with('$') => None,
+            Head::Notification { .. } => take(guess),
+            Head::Request { id, .. } => {
+                if self.incoming.len() >= self.limits.max_incoming || self.incoming.contains_key(id) {
+                    return None;
+                }
+                let id = id.clone();
+                let taken = take(guess)?;
+                self.incoming.insert(id, None);
+                Some(taken)
+            }
+            Head::Result { id } => {
+                let id = *id;
+                if self.outgoing.get(&id) != Some(&Wanted::Yes) {
+                    return None;
+                }
+                let taken = take(guess)?;
+                self.outgoing.remove(&id);
+                Some(taken)
+            }
+        }
+    }
+
     /// Takes a message that could not be read, and answers it if it can be known what to answer.
     pub(crate) fn broken<'a>(&mut self, bytes: &[u8], malformed: Malformed) -> Event<'a> {
         let found = salvage(bytes);
@@ -133,7 +168,11 @@ impl Exchange {
             RequestId::Str(text) => text.parse().ok()?,
             RequestId::Null => return None,
         };
-        self.outgoing.remove(&id).map(|wanted| (id, wanted))
+        let wanted = self.outgoing.remove(&id)?;
+        if wanted == Wanted::No {
+            self.cancelled.retain(|cancelled| *cancelled != id);
+        }
+        Some((id, wanted))
     }
 
     pub(crate) fn free_id(&mut self) -> i64 {
@@ -181,7 +220,6 @@ impl Exchange {
         self.cancelled.push_back(id);
         if self.cancelled.len() > MAX_CANCELLED
             && let Some(oldest) = self.cancelled.pop_front()
-            && self.outgoing.get(&oldest) == Some(&Wanted::No)
         {
             self.outgoing.remove(&oldest);
         }
@@ -218,8 +256,13 @@ impl Exchange {
     fn refuse(&mut self, id: Option<&RequestId>, failure: Failure) {
         let body = error_body(&failure.into());
         match self.open_batch.and_then(|key| self.batches.get_mut(&key)) {
-            Some(batch) => batch.add(id, "error", &body),
-            None => {
+            Some(batch) if self.held < MAX_REFUSALS => {
+                batch.add(id, "error", &body);
+                batch.refusals += 1;
+                self.held += 1;
+            }
+            // Batches that wait for their requests hold so many refusals that this one leaves by itself.
+            _ => {
                 self.outbox.append(|out| {
                     answer(out, id, "error", &body);
                     out.push(b'\n');
@@ -255,6 +298,8 @@ impl Exchange {
             self.outbox.append(|out| out.push(b'['));
             self.outbox.push_owned(batch.answers);
             self.outbox.append(|out| out.extend_from_slice(b"]\n"));
+            self.held -= batch.refusals;
+            self.refusals.extend(std::iter::repeat_n(self.outbox.appended(), batch.refusals));
         }
     }
 
@@ -329,6 +374,3 @@ fn read_error(raw: &RawValue) -> Error {
     serde_json::from_str(raw.get())
         .unwrap_or_else(|_| Failure::Internal { reason: "the peer's error cannot be read".to_owned() }.into())
 }
-
-#[cfg(test)]
-mod tests;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use memchr::memchr;
 
-/// How much of a line that is too long is kept, so that the id in it can still be answered.
+/// How much of a line that is too long is kept at most, so that the id in it can still be answered.
 const HEAD: usize = 4096;
 
 /// Room for one read of small messages.
@@ -23,7 +23,7 @@ const SMALL_IN_A_ROW: u32 = 64;
 #[derive(Debug, Default)]
 pub(crate) struct LineBuffer {
     // Invariant: taken <= scanned <= bytes.len(). Bytes before `taken` belong to lines that were handed out, and
-    // there is no newline in `taken..scanned`.
+    // there is no newline in `taken..scanned`. Only `next_line` and `rest` move bytes or the marks.
     bytes: Vec<u8>,
     taken: usize,
     scanned: usize,
@@ -43,9 +43,9 @@ struct Skipped {
 /// One line of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// A line within the limit; its bytes are at this range of [`LineBuffer::bytes`] until the next call.
+    /// A line within the limit; its bytes are at this range of [`LineBuffer::bytes`] until the next line is asked for.
     Whole(Range<usize>),
-    /// A line that was too long: its first bytes, and how long it was.
+    /// A line that was too long, white space around it included: its first bytes, and how long it was.
     TooLong { head: Vec<u8>, length: u64 },
 }
 
@@ -56,16 +56,14 @@ impl LineBuffer {
 
     /// Appends bytes of the stream.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.compact();
         self.bytes.extend_from_slice(bytes);
     }
 
     /// Returns the buffer for a reader to append to, with room for a good read.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
-        self.compact();
         let partial = self.bytes.len() - self.taken;
         let room = if partial >= READ_SMALL { READ_LARGE } else { READ_SMALL };
-        if partial == 0 && self.small_in_a_row > SMALL_IN_A_ROW && self.bytes.capacity() > KEEP {
+        if self.bytes.is_empty() && self.small_in_a_row > SMALL_IN_A_ROW && self.bytes.capacity() > KEEP {
             self.bytes = Vec::new();
         }
         self.bytes.reserve(room);
@@ -83,6 +81,7 @@ impl LineBuffer {
             let Some(at) = memchr(b'\n', &self.bytes[self.scanned..]) else {
                 self.scanned = self.bytes.len();
                 self.skip_if_too_long();
+                self.compact();
                 return None;
             };
             let range = self.taken..self.scanned + at;
@@ -103,28 +102,27 @@ impl LineBuffer {
     }
 
     fn line(&mut self, range: Range<usize>) -> Option<Line> {
+        let is_first = !std::mem::replace(&mut self.started, true);
         if let Some(skipped) = self.skipping.take() {
             return Some(Line::TooLong { length: skipped.length + range.len() as u64, head: skipped.head });
         }
-        let range = self.trimmed(range);
+        if range.len() > self.max_line {
+            return Some(Line::TooLong { head: self.head(range.start), length: range.len() as u64 });
+        }
+        let range = self.trimmed(range, is_first);
         if range.is_empty() {
             return None;
-        }
-        if range.len() > self.max_line {
-            let head = self.bytes[range.clone()].iter().take(HEAD).copied().collect();
-            return Some(Line::TooLong { head, length: range.len() as u64 });
         }
         self.small_in_a_row = if range.len() < KEEP { self.small_in_a_row.saturating_add(1) } else { 0 };
         Some(Line::Whole(range))
     }
 
     /// Leaves out white space around a line and a byte-order mark in front of the first one.
-    fn trimmed(&mut self, range: Range<usize>) -> Range<usize> {
+    fn trimmed(&self, range: Range<usize>, is_first: bool) -> Range<usize> {
         let Range { mut start, mut end } = range;
-        if !self.started && self.bytes[start..end].starts_with(b"\xEF\xBB\xBF") {
+        if is_first && self.bytes[start..end].starts_with(b"\xEF\xBB\xBF") {
             start += 3;
         }
-        self.started = true;
         while start < end && self.bytes[start].is_ascii_whitespace() {
             start += 1;
         }
@@ -134,11 +132,15 @@ impl LineBuffer {
         start..end
     }
 
+    /// Returns what is kept of a line that is longer than the limit: the same, however much of it has come.
+    fn head(&self, start: usize) -> Vec<u8> {
+        self.bytes[start..].iter().take(HEAD.min(self.max_line)).copied().collect()
+    }
+
     fn skip_if_too_long(&mut self) {
         let partial = self.bytes.len() - self.taken;
         if self.skipping.is_none() && partial > self.max_line {
-            let head = self.bytes[self.taken..].iter().take(HEAD).copied().collect();
-            self.skipping = Some(Skipped { head, length: 0 });
+            self.skipping = Some(Skipped { head: self.head(self.taken), length: 0 });
         }
         if let Some(skipped) = &mut self.skipping {
             skipped.length += partial as u64;

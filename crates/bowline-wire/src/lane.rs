@@ -60,15 +60,10 @@ impl Lane {
         self.waiting.push_back((item, size));
     }
 
-    /// Goes on as far as it can. Returns whether anything moved.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        loop {
-            if self.is_busy(cx) {
-                return moved;
-            }
-            let Some((item, size)) = self.waiting.pop_front() else { return moved };
-            moved = true;
+    /// Goes on as far as it can.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) {
+        while !self.is_busy(cx) {
+            let Some((item, size)) = self.waiting.pop_front() else { return };
             self.size -= size;
             match item {
                 Item::Notification(handler) => self.current = Some(handler),

@@ -15,7 +15,6 @@ use agent_client_protocol_schema::v1::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 /// Params of a request, with its method and what it answers.
 pub trait Request: Serialize + DeserializeOwned + Send + Sync + 'static {
@@ -102,12 +101,11 @@ notifications! {
     CompleteElicitationNotification, CLIENT_METHOD_NAMES.elicitation_complete;
 }
 
-/// Reads params or a result. Missing and `null` count as an empty object where the type wants one.
-pub(crate) fn decode<T: DeserializeOwned>(value: Option<&RawValue>) -> Result<T, serde_json::Error> {
-    match value.map(RawValue::get) {
-        None => serde_json::from_str("{}"),
-        Some("null") => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
-        Some(text) => serde_json::from_str(text),
+/// Reads params or a result. `null` counts as an empty object where the type wants one.
+pub(crate) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
+    match text {
+        "null" => serde_json::from_str("null").or_else(|_| serde_json::from_str("{}")),
+        text => serde_json::from_str(text),
     }
 }
 

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// A body at least this long is kept as it is instead of being copied behind the bytes before it.
-const KEEP_WHOLE: usize = 16 << 10;
+use crate::body::{LARGE, recycle};
 
 /// A piece stops growing at this size.
 const PIECE: usize = 64 << 10;
@@ -56,7 +55,7 @@ impl Outbox {
 
     /// Appends bytes, without a copy if they are many.
     pub(crate) fn push_owned(&mut self, bytes: Vec<u8>) {
-        if bytes.len() < KEEP_WHOLE {
+        if bytes.len() < LARGE {
             self.append(|out| out.extend_from_slice(&bytes));
         } else {
             self.queued += bytes.len();
@@ -88,11 +87,12 @@ impl Outbox {
             }
             left -= rest;
             self.written = 0;
-            if let Some(mut piece) = self.pieces.pop_front()
-                && piece.capacity() <= 2 * PIECE
-            {
+            let Some(mut piece) = self.pieces.pop_front() else { return };
+            if piece.capacity() <= 2 * PIECE {
                 piece.clear();
                 self.spare = piece;
+            } else {
+                recycle(piece);
             }
         }
     }

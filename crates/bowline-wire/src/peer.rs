@@ -13,7 +13,7 @@ use agent_client_protocol_schema::v1::{Error, RequestId};
 use serde_json::value::RawValue;
 
 use crate::body::Body;
-use crate::envelope::{self, Malformed};
+use crate::envelope::{self, Guess, Malformed};
 use crate::exchange::Exchange;
 use crate::framing::{Line, LineBuffer};
 use crate::limits::Limits;
@@ -103,6 +103,15 @@ pub struct Peer {
     ended: bool,
 }
 
+/// A message that was taken as it was offered, or what it means.
+pub(crate) enum Next<'a, T> {
+    Taken(T),
+    Event(Event<'a>),
+}
+
+/// Nothing.
+enum Never {}
+
 /// The next thing in the input, before it is borrowed for an event.
 enum Step {
     Message(Range<usize>),
@@ -124,8 +133,8 @@ impl Peer {
         }
     }
 
-    /// Takes bytes that the other side sent. [`Peer::next_event`] tells what they mean; it must have returned
-    /// nothing before this is called again, or the events come late.
+    /// Takes bytes that the other side sent. [`Peer::next_event`] tells what they mean; it should have returned
+    /// nothing before this is called again, or the bytes pile up.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.lines.push(bytes);
     }
@@ -142,24 +151,38 @@ impl Peer {
 
     /// Returns what the other side did next, or nothing until more bytes come.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
+        match self.next(|_| None::<Never>)? {
+            Next::Event(event) => Some(event),
+            Next::Taken(never) => match never {},
+        }
+    }
+
+    /// Takes the next message. One in the usual form is first offered to `take`, which reads its body and so finds out
+    /// whether it is one; if not, the message is read with care.
+    pub(crate) fn next<T>(&mut self, take: impl FnOnce(Guess<'_>) -> Option<T>) -> Option<Next<'_, T>> {
         let step = self.step()?;
         let Peer { lines, exchange, max_line, .. } = self;
-        Some(match step {
+        Some(Next::Event(match step {
             Step::Message(range) => {
                 let bytes = &lines.bytes()[range];
                 match str::from_utf8(bytes) {
                     Err(_) => exchange.broken(bytes, Malformed::NotUtf8),
-                    Ok(text) => match envelope::parse(text) {
-                        Ok(message) => exchange.accept(message),
-                        Err(malformed) => exchange.broken(bytes, malformed),
-                    },
+                    Ok(text) => {
+                        if let Some(taken) = exchange.offer(text, take) {
+                            return Some(Next::Taken(taken));
+                        }
+                        match envelope::parse(text) {
+                            Ok(message) => exchange.accept(message),
+                            Err(malformed) => exchange.broken(bytes, malformed),
+                        }
+                    }
                 }
             }
             Step::TooLong { head, length } => {
                 exchange.broken(&head, Malformed::TooLong { length, limit: *max_line })
             }
             Step::BadBatch(range, malformed) => exchange.broken(&lines.bytes()[range], malformed),
-        })
+        }))
     }
 
     fn step(&mut self) -> Option<Step> {

@@ -108,6 +108,8 @@ impl<'a> Cursor<'a> {
                     {
                         self.at += 1;
                     }
+                    // What nothing follows may have been cut off: 12 may be the start of 123.
+                    self.bytes.get(self.at)?;
                 }
                 _ => return None,
             }

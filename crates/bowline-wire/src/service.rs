@@ -9,10 +9,12 @@ use std::task::{Context, Poll};
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use bowline_state::failure::Failure;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
 
 use crate::body::Body;
+use crate::methods;
 use crate::peer::Breach;
 
 /// A future on the heap that may move between threads.
@@ -33,10 +35,17 @@ pub enum Answer {
 /// `tokio::task::spawn_blocking`.
 pub trait Service: Send + 'static {
     /// Takes a request.
-    fn request(&mut self, request: Incoming<'_>) -> Answer;
+    ///
+    /// # Errors
+    /// Fails if the params are a guess and cannot be read; then the request is offered again with care. Nothing may
+    /// have changed.
+    fn request(&mut self, request: Incoming<'_>) -> Result<Answer, Unproven>;
 
     /// Takes a notification. The next notification waits until the future is done.
-    fn notification(&mut self, method: &str, params: Option<&RawValue>) -> Option<BoxFuture<()>>;
+    ///
+    /// # Errors
+    /// Fails as [`Service::request`] does.
+    fn notification(&mut self, method: &str, params: Params<'_>) -> Result<Option<BoxFuture<()>>, Unproven>;
 
     /// Learns that the other side sent something that the protocol forbids.
     fn breach(&mut self, breach: Breach) {
@@ -52,9 +61,65 @@ pub struct Incoming<'a> {
     /// What is asked for.
     pub method: &'a str,
     /// The params as they came.
-    pub params: Option<&'a RawValue>,
+    pub params: Params<'a>,
     /// Fires when the answer is no longer wanted.
     pub cancel: CancelSignal,
+}
+
+/// The params of a message, unread.
+#[derive(Debug, Clone, Copy)]
+pub enum Params<'a> {
+    /// They are JSON.
+    Checked(&'a RawValue),
+    /// There are none.
+    Missing,
+    /// They should be JSON, and are if they can be read as a whole.
+    Guess(&'a str),
+}
+
+/// The params were a guess and could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the params are not what they were guessed to be")]
+pub struct Unproven;
+
+impl<'a> Params<'a> {
+    /// Returns the params as text; an empty object if there are none.
+    #[must_use]
+    pub fn text(self) -> &'a str {
+        match self {
+            Params::Checked(params) => params.get(),
+            Params::Missing => "{}",
+            Params::Guess(params) => params,
+        }
+    }
+
+    /// Reads the params. What is wrong with them is only known when they are no guess.
+    ///
+    /// # Errors
+    /// Fails if a guess could not be read.
+    pub fn read<T: DeserializeOwned>(self) -> Result<Result<T, serde_json::Error>, Unproven> {
+        match (methods::decode(self.text()), self) {
+            (Err(_), Params::Guess(_)) => Err(Unproven),
+            (read, _) => Ok(read),
+        }
+    }
+
+    /// Fails if the params are a guess: for whoever does not read them.
+    ///
+    /// # Errors
+    /// Fails if the params are a guess.
+    pub fn checked(self) -> Result<Self, Unproven> {
+        match self {
+            Params::Guess(_) => Err(Unproven),
+            checked => Ok(checked),
+        }
+    }
+}
+
+impl<'a> From<Option<&'a RawValue>> for Params<'a> {
+    fn from(params: Option<&'a RawValue>) -> Self {
+        params.map_or(Params::Missing, Params::Checked)
+    }
 }
 
 /// Tells a handler that its answer is no longer wanted.

@@ -1,1 +1,680 @@
-//! Tests.
+//! What a peer makes of what the other side sends, and what it sends itself.
+
+mod properties;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+use crate::envelope::Head;
+use crate::limits::MAX_REFUSALS;
+
+/// Small enough that a script can reach every one of them.
+const SMALL: Limits =
+    Limits { max_line: 200, max_batch: 4, max_incoming: 3, max_outgoing: 2, ..Limits::DEFAULT };
+
+/// Runs a script, and shows the events and the output (`>`) after each of its lines:
+/// - `< TEXT`: the other side sends a line, in which `\xff` stands for that byte
+/// - `<< TEXT`: the other side sends a line without its newline, and ends
+/// - `answer ID JSON`, `fail ID REASON`: its request is answered
+/// - `ask METHOD JSON`, `tell METHOD JSON`, `cancel ID`: a request, a notification, a cancellation of ours
+fn check(script: &str, expected: Expect) {
+    let mut peer = Peer::new(SMALL);
+    let steps = script.lines().map(str::trim).filter(|step| !step.is_empty());
+    let seen: String = steps.map(|step| run(&mut peer, step)).collect();
+    expected.assert_eq(&seen);
+}
+
+fn run(peer: &mut Peer, step: &str) -> String {
+    let (verb, rest) = step.split_once(' ').unwrap();
+    let (name, text) = rest.split_once(' ').unwrap_or((rest, "{}"));
+    let id = || serde_json::from_str::<RequestId>(name).unwrap();
+    let body = || Body::raw(serde_json::from_str(text).unwrap());
+    let mut seen = match verb {
+        "<" => {
+            peer.receive(&[&bytes(rest)[..], b"\n"].concat());
+            String::new()
+        }
+        "<<" => {
+            peer.receive(&bytes(rest));
+            peer.end();
+            String::new()
+        }
+        "answer" => peer.respond(&id(), Ok(body())).map_or_else(failed, |()| String::new()),
+        "fail" => peer.respond(&id(), Err(Error::new(-1, text))).map_or_else(failed, |()| String::new()),
+        "ask" => peer.request(name, body()).map_or_else(failed, |_| String::new()),
+        "tell" => {
+            peer.notify(name, body());
+            String::new()
+        }
+        "cancel" => {
+            peer.cancel(name.parse().unwrap());
+            String::new()
+        }
+        _ => panic!("no such step: {verb}"),
+    };
+    while let Some(event) = peer.next_event() {
+        seen += &(show(&event) + "\n");
+    }
+    for line in String::from_utf8(peer.take_output()).unwrap().lines() {
+        seen += &format!("> {line}\n");
+    }
+    seen
+}
+
+fn failed(error: impl std::error::Error) -> String {
+    format!("! {error}\n")
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    text.split(r"\xff").map(str::as_bytes).collect::<Vec<_>>().join(&0xff)
+}
+
+fn show(event: &Event<'_>) -> String {
+    let id_text = |id: &RequestId| serde_json::to_string(id).unwrap();
+    let params = |params: &Option<&RawValue>| params.map_or("-".to_owned(), |params| params.get().to_owned());
+    match event {
+        Event::Request { id, method, params: raw } => {
+            format!("request {} {method} {}", id_text(id), params(raw))
+        }
+        Event::Notification { method, params: raw } => format!("notification {method} {}", params(raw)),
+        Event::Response { id, outcome: Ok(result) } => format!("response {id} {}", result.get()),
+        Event::Response { id, outcome: Err(error) } => {
+            format!("response {id} error {} {:?}", i32::from(error.code), error.message)
+        }
+        Event::LateResponse { id } => format!("late response {id}"),
+        Event::Cancel { id } => format!("cancel {}", id_text(id)),
+        Event::Breach(breach) => format!("breach: {breach}"),
+    }
+}
+
+#[test]
+fn a_request_is_answered_with_its_own_id() {
+    check(
+        r#"
+        < {"jsonrpc":"2.0","id":7,"method":"fs/read","params":{"path":"/a"}}
+        < {"jsonrpc":"2.0","id":"7","method":"_vendor/x"}
+        < {"jsonrpc":"2.0","id":"ключ\"\n","method":"nobody/knows","params":[]}
+        answer "7" {"b":2}
+        answer 7 {"a":1}
+        fail "ключ\"\n" no
+        "#,
+        expect![[r#"
+            request 7 fs/read {"path":"/a"}
+            request "7" _vendor/x -
+            request "ключ\"\n" nobody/knows []
+            > {"jsonrpc":"2.0","id":"7","result":{"b":2}}
+            > {"jsonrpc":"2.0","id":7,"result":{"a":1}}
+            > {"jsonrpc":"2.0","id":"ключ\"\n","error":{"code":-1,"message":"no"}}
+        "#]],
+    );
+}
+
+#[test]
+fn a_notification_gets_no_answer() {
+    check(
+        r#"
+        < {"jsonrpc":"2.0","method":"session/update","params":{"text":"hi"}}
+        < {"jsonrpc":"2.0","method":"nobody/knows"}
+        < {"jsonrpc":"2.0","method":"_vendor/x","params":null}
+        "#,
+        expect![[r#"
+            notification session/update {"text":"hi"}
+            notification nobody/knows -
+            notification _vendor/x null
+        "#]],
+    );
+}
+
+#[test]
+fn requests_and_notifications_of_ours_leave_in_order() {
+    check(
+        r#"
+        ask initialize {"protocolVersion":1}
+        tell session/update {"n":1}
+        ask quote"d {}
+        < {"jsonrpc":"2.0","id":1,"result":null}
+        < {"jsonrpc":"2.0","id":"0","error":{"code":-32000,"message":"log in","data":[1]}}
+        "#,
+        expect![[r#"
+            > {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}
+            > {"jsonrpc":"2.0","method":"session/update","params":{"n":1}}
+            > {"jsonrpc":"2.0","id":1,"method":"quote\"d","params":{}}
+            response 1 null
+            response 0 error -32000 "log in"
+        "#]],
+    );
+}
+
+#[test]
+fn an_id_is_free_again_after_its_answer() {
+    check(
+        r#"
+        < {"jsonrpc":"2.0","id":1,"method":"a"}
+        answer 1 "first"
+        < {"jsonrpc":"2.0","id":1,"method":"b"}
+        answer 1 "second"
+        "#,
+        expect![[r#"
+            request 1 a -
+            > {"jsonrpc":"2.0","id":1,"result":"first"}
+            request 1 b -
+            > {"jsonrpc":"2.0","id":1,"result":"second"}
+        "#]],
+    );
+}
+
+#[test]
+fn no_answer_is_sent_twice_or_to_nobody() {
+    check(
+        r#"
+        < {"jsonrpc":"2.0","id":1,"method":"a"}
+        answer 2 {}
+        answer "1" {}
+        answer null {}
+        answer 1 {}
+        answer 1 {}
+        fail 1 again
+        "#,
+        expect![[r#"
+            request 1 a -
+            ! no answer is owed to the request id 2
+            ! no answer is owed to the request id 1
+            ! no answer is owed to the request id null
+            > {"jsonrpc":"2.0","id":1,"result":{}}
+            ! no answer is owed to the request id 1
+            ! no answer is owed to the request id 1
+        "#]],
+    );
+}
+
+#[test]
+fn an_id_that_is_in_use_is_refused_and_the_first_request_keeps_its_answer() {
+    check(
+        r#"
+        < {"jsonrpc":"2.0","id":1,"method":"first"}
+        < {"jsonrpc":"2.0","id":1,"method":"second"}
+        < {"jsonrpc":"2.0","id":1,"method":5}
+        < {"jsonrpc":"2.0","id":1,"method":"third","params":"\xff"}
+        < {"jsonrpc":"2.0","id":"1","method":"another id"}
+        answer 1 {}
+        answer 1 {}
+        "#,
+        expect![[r#"
+            request 1 first -
+            breach: the request id 1 is in use already
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"the request id 1 is in use already"}}
+            breach: "method" must be a string
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"\"method\" must be a string"}}
+            breach: the message is not valid UTF-8
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the message is not valid UTF-8"}}
+            request "1" another id -
+            > {"jsonrpc":"2.0","id":1,"result":{}}
+            ! no answer is owed to the request id 1
+        "#]],
+    );
+}
+
+#[test]
+fn a_request_over_the_limit_is_told_that_we_are_busy() {
+    check(
+        r#"
+        < {"jsonrpc":"2.0","id":1,"method":"a"}
+        < {"jsonrpc":"2.0","id":2,"method":"a"}
+        < {"jsonrpc":"2.0","id":3,"method":"a"}
+        < {"jsonrpc":"2.0","id":4,"method":"a"}
+        < {"jsonrpc":"2.0","method":"still heard"}
+        answer 2 {}
+        < {"jsonrpc":"2.0","id":4,"method":"a"}
+        "#,
+        expect![[r#"
+            request 1 a -
+            request 2 a -
+            request 3 a -
+            breach: more than 3 requests wait for an answer
+            > {"jsonrpc":"2.0","id":4,"error":{"code":-32029,"message":"too many requests at once, the limit is 3","data":{"limit":3}}}
+            notification still heard -
+            > {"jsonrpc":"2.0","id":2,"result":{}}
+            request 4 a -
+        "#]],
+    );
+}
+
+#[test]
+fn the_other_side_may_cancel_a_request_and_is_still_owed_its_answer() {
+    check(
+        r#"
+        < {"jsonrpc":"2.0","id":1,"method":"long"}
+        < {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}
+        < {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}
+        fail 1 cancelled
+        < {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}
+        < {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"never came"}}
+        < {"jsonrpc":"2.0","method":"$/cancel_request","params":{}}
+        < {"jsonrpc":"2.0","method":"$/cancel_request"}
+        "#,
+        expect![[r#"
+            request 1 long -
+            cancel 1
+            cancel 1
+            > {"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"cancelled"}}
+            cancel 1
+            cancel "never came"
+            notification $/cancel_request {}
+            notification $/cancel_request -
+        "#]],
+    );
+}
+
+#[test]
+fn an_answer_after_a_cancellation_of_ours_is_late_and_one_after_that_unknown() {
+    check(
+        r#"
+        ask a
+        cancel 0
+        cancel 0
+        < {"jsonrpc":"2.0","id":0,"error":{"code":-32800,"message":"cancelled"}}
+        < {"jsonrpc":"2.0","id":0,"result":{}}
+        ask b
+        < {"jsonrpc":"2.0","id":1,"result":{}}
+        cancel 1
+        "#,
+        expect![[r#"
+            > {"jsonrpc":"2.0","id":0,"method":"a","params":{}}
+            > {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":0}}
+            late response 0
+            breach: an answer came for the id 0, which no request waits for
+            > {"jsonrpc":"2.0","id":1,"method":"b","params":{}}
+            response 1 {}
+        "#]],
+    );
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_changes_nothing() {
+    check(
+        r#"
+        ask a
+        < {"jsonrpc":"2.0","id":5,"result":{}}
+        < {"jsonrpc":"2.0","id":"x","result":{}}
+        < {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}
+        < {"jsonrpc":"2.0","id":0,"result":1}
+        < {"jsonrpc":"2.0","id":0,"result":2}
+        "#,
+        expect![[r#"
+            > {"jsonrpc":"2.0","id":0,"method":"a","params":{}}
+            breach: an answer came for the id 5, which no request waits for
+            breach: an answer came for the id x, which no request waits for
+            breach: an answer came for the id null, which no request waits for
+            response 0 1
+            breach: an answer came for the id 0, which no request waits for
+        "#]],
+    );
+}
+
+#[test]
+fn a_broken_answer_is_the_end_of_the_request_it_names() {
+    check(
+        r#"
+        ask a
+        ask b
+        < {"jsonrpc":"2.0","id":0,"result":{oops}}
+        < {"jsonrpc":"2.0","id":0,"result":{}}
+        < {"jsonrpc":"2.0","result":"\xff","id":1}
+        ask c
+        < {"jsonrpc":"2.0","id":2,"result":1,"error":{"code":1,"message":"both"}}
+        ask d
+        < {"jsonrpc":"2.0","id":3,"error":"no object"}
+        ask e
+        < {"jsonrpc":"2.0","id":4,"result":"0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789"}
+        ask f
+        cancel 5
+        < {"jsonrpc":"2.0","id":5,"result":oops}
+        < {"jsonrpc":"2.0","id":1.5,"result":{}}
+        < {"jsonrpc":"2.0","result":{}}
+        "#,
+        expect![[r#"
+            > {"jsonrpc":"2.0","id":0,"method":"a","params":{}}
+            > {"jsonrpc":"2.0","id":1,"method":"b","params":{}}
+            response 0 error -32603 "the answer cannot be read: the message is not valid JSON"
+            breach: an answer came for the id 0, which no request waits for
+            response 1 error -32603 "the answer cannot be read: the message is not valid UTF-8"
+            > {"jsonrpc":"2.0","id":2,"method":"c","params":{}}
+            response 2 error -32603 "the answer cannot be read: a message has a \"method\", or an \"id\" with either a \"result\" or an \"error\""
+            > {"jsonrpc":"2.0","id":3,"method":"d","params":{}}
+            response 3 error -32603 "the peer's error cannot be read"
+            > {"jsonrpc":"2.0","id":4,"method":"e","params":{}}
+            response 4 error -32603 "the answer cannot be read: a message of 211 bytes is over the limit of 200 bytes"
+            > {"jsonrpc":"2.0","id":5,"method":"f","params":{}}
+            > {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":5}}
+            late response 5
+            breach: an id is a string of at most 1024 bytes or an integer
+            breach: a message has a "method", or an "id" with either a "result" or an "error"
+        "#]],
+    );
+}
+
+#[test]
+fn only_so_many_requests_of_ours_may_wait() {
+    check(
+        r#"
+        ask a
+        ask b
+        ask c
+        cancel 0
+        ask d
+        ask e
+        < {"jsonrpc":"2.0","id":0,"result":{}}
+        ask f
+        < {"jsonrpc":"2.0","id":1,"result":{}}
+        ask g
+        "#,
+        expect![[r#"
+            > {"jsonrpc":"2.0","id":0,"method":"a","params":{}}
+            > {"jsonrpc":"2.0","id":1,"method":"b","params":{}}
+            ! 2 requests wait for an answer already
+            > {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":0}}
+            > {"jsonrpc":"2.0","id":3,"method":"d","params":{}}
+            ! 2 requests wait for an answer already
+            late response 0
+            ! 2 requests wait for an answer already
+            response 1 {}
+            > {"jsonrpc":"2.0","id":6,"method":"g","params":{}}
+        "#]],
+    );
+}
+
+#[test]
+fn a_caller_may_choose_an_id_that_is_free() {
+    let mut peer = Peer::new(SMALL);
+    let mut ask = |id| peer.request_as(id, "m", Body::empty_object());
+    assert_eq!([ask(1), ask(1)], [Ok(()), Err(NotSent::IdInUse(1))]);
+    assert_eq!(peer.request("m", Body::empty_object()), Ok(0));
+    peer.receive(b"{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n");
+    assert!(matches!(peer.next_event(), Some(Event::Response { id: 0, .. })));
+    assert_eq!(peer.request("m", Body::empty_object()), Ok(2));
+}
+
+#[test]
+fn every_bad_message_gets_one_error_and_the_next_is_served() {
+    check(
+        r#"
+        < nonsense
+        < {"jsonrpc":"2.0","id":1,"method":"cut","params":{
+        < {"jsonrpc":"2.0","id":2,"method":"text","params":"\xff"}
+        < \xff\xff
+        < {"jsonrpc":"2.0","id":3,"method":5}
+        < {"jsonrpc":"2.0","id":1.5,"method":"a"}
+        < {"jsonrpc":"2.0","id":null,"method":"a"}
+        < {"id":4,"method":"a"}
+        < {"jsonrpc":"2.0","id":5}
+        < 7
+        < {"jsonrpc":"2.0","id":6,"id":7,"method":"twice"}
+        < {"jsonrpc":"2.0","id":8,"method":"long","params":"0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789 0123456789"}
+        < {"jsonrpc":"2.0","id":9,"method":"surrogate","params":"\ud800"}
+        answer 9 {}
+        "#,
+        expect![[r#"
+            breach: the message is not valid JSON
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the message is not valid JSON"}}
+            breach: the message is not valid JSON
+            > {"jsonrpc":"2.0","id":1,"error":{"code":-32700,"message":"the message is not valid JSON"}}
+            breach: the message is not valid UTF-8
+            > {"jsonrpc":"2.0","id":2,"error":{"code":-32700,"message":"the message is not valid UTF-8"}}
+            breach: the message is not valid UTF-8
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the message is not valid UTF-8"}}
+            breach: "method" must be a string
+            > {"jsonrpc":"2.0","id":3,"error":{"code":-32600,"message":"\"method\" must be a string"}}
+            breach: an id is a string of at most 1024 bytes or an integer
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"an id is a string of at most 1024 bytes or an integer"}}
+            breach: an id is a string of at most 1024 bytes or an integer
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"an id is a string of at most 1024 bytes or an integer"}}
+            breach: "jsonrpc" must be "2.0"
+            > {"jsonrpc":"2.0","id":4,"error":{"code":-32600,"message":"\"jsonrpc\" must be \"2.0\""}}
+            breach: a message has a "method", or an "id" with either a "result" or an "error"
+            > {"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"a message has a \"method\", or an \"id\" with either a \"result\" or an \"error\""}}
+            breach: a message is a JSON object
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message is a JSON object"}}
+            breach: the message is not valid JSON
+            > {"jsonrpc":"2.0","id":7,"error":{"code":-32700,"message":"the message is not valid JSON"}}
+            breach: a message of 216 bytes is over the limit of 200 bytes
+            > {"jsonrpc":"2.0","id":8,"error":{"code":-32600,"message":"a message of 216 bytes is over the limit of 200 bytes"}}
+            request 9 surrogate "\ud800"
+            > {"jsonrpc":"2.0","id":9,"result":{}}
+        "#]],
+    );
+}
+
+#[test]
+fn the_last_message_needs_no_newline() {
+    check(
+        r#"
+        << {"jsonrpc":"2.0","id":1,"method":"last"}
+        answer 1 {}
+        "#,
+        expect![[r#"
+            request 1 last -
+            > {"jsonrpc":"2.0","id":1,"result":{}}
+        "#]],
+    );
+    check(
+        r#"
+        << {"jsonrpc":"2.0","id":1
+        "#,
+        expect![[r#"
+            breach: the message is not valid JSON
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the message is not valid JSON"}}
+        "#]],
+    );
+}
+
+#[test]
+fn the_answers_to_a_batch_leave_together() {
+    check(
+        r#"
+        ask a
+        < [{"jsonrpc":"2.0","id":1,"method":"a"}, {"jsonrpc":"2.0","method":"n"}, {"jsonrpc":"2.0","id":0,"result":{}}, {"jsonrpc":"2.0","id":2,"method":"b"}]
+        answer 2 "b"
+        < {"jsonrpc":"2.0","id":3,"method":"meanwhile"}
+        answer 3 "c"
+        fail 1 no
+        answer 2 "again"
+        "#,
+        expect![[r#"
+            > {"jsonrpc":"2.0","id":0,"method":"a","params":{}}
+            request 1 a -
+            notification n -
+            response 0 {}
+            request 2 b -
+            request 3 meanwhile -
+            > {"jsonrpc":"2.0","id":3,"result":"c"}
+            > [{"jsonrpc":"2.0","id":2,"result":"b"},{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}]
+            ! no answer is owed to the request id 2
+        "#]],
+    );
+}
+
+#[test]
+fn a_batch_of_notifications_and_answers_gets_no_answer() {
+    check(
+        r#"
+        ask a
+        < [{"jsonrpc":"2.0","method":"n"},{"jsonrpc":"2.0","method":"n"}]
+        < [{"jsonrpc":"2.0","id":0,"result":{}}]
+        < [{"jsonrpc":"2.0","id":0,"result":{}}]
+        "#,
+        expect![[r#"
+            > {"jsonrpc":"2.0","id":0,"method":"a","params":{}}
+            notification n -
+            notification n -
+            response 0 {}
+            breach: an answer came for the id 0, which no request waits for
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_wrong_in_a_batch_is_answered_in_its_answer() {
+    check(
+        r#"
+        < [1, [{"jsonrpc":"2.0","id":1,"method":"nested"}], {"jsonrpc":"2.0","id":2,"method":5}]
+        < [{"jsonrpc":"2.0","id":3,"method":"a"}, {"jsonrpc":"2.0","id":3,"method":"b"}, {}]
+        answer 3 "a"
+        < [{"jsonrpc":"2.0","id":4,"method":"a"},{"jsonrpc":"2.0","id":5,"method":"a"},{"jsonrpc":"2.0","id":6,"method":"a"},{"jsonrpc":"2.0","id":7,"method":"a"}]
+        answer 6 {}
+        answer 4 {}
+        answer 5 {}
+        "#,
+        expect![[r#"
+            breach: a message is a JSON object
+            breach: a message is a JSON object
+            breach: "method" must be a string
+            > [{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message is a JSON object"}},{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message is a JSON object"}},{"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"\"method\" must be a string"}}]
+            request 3 a -
+            breach: the request id 3 is in use already
+            breach: "jsonrpc" must be "2.0"
+            > [{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"the request id 3 is in use already"}},{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"\"jsonrpc\" must be \"2.0\""}},{"jsonrpc":"2.0","id":3,"result":"a"}]
+            request 4 a -
+            request 5 a -
+            request 6 a -
+            breach: more than 3 requests wait for an answer
+            > [{"jsonrpc":"2.0","id":7,"error":{"code":-32029,"message":"too many requests at once, the limit is 3","data":{"limit":3}}},{"jsonrpc":"2.0","id":6,"result":{}},{"jsonrpc":"2.0","id":4,"result":{}},{"jsonrpc":"2.0","id":5,"result":{}}]
+        "#]],
+    );
+}
+
+#[test]
+fn a_batch_that_is_wrong_as_a_whole_gets_one_error() {
+    check(
+        r#"
+        < []
+        < [1,2,3,4,5]
+        < [{"jsonrpc":"2.0","id":1,"method":"a"},
+        < [{"jsonrpc":"2.0","id":1,"method":"a"}] 2
+        < [{"jsonrpc":"2.0","id":1,"method":"\xff"}]
+        < {"jsonrpc":"2.0","id":1,"method":"still served"}
+        "#,
+        expect![[r#"
+            breach: a batch must not be empty
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch must not be empty"}}
+            breach: a batch of 5 messages is over the limit of 4
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a batch of 5 messages is over the limit of 4"}}
+            breach: the message is not valid JSON
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the message is not valid JSON"}}
+            breach: the message is not valid JSON
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the message is not valid JSON"}}
+            breach: the message is not valid UTF-8
+            > {"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"the message is not valid UTF-8"}}
+            request 1 still served -
+        "#]],
+    );
+}
+
+#[test]
+fn bytes_may_come_while_a_batch_is_being_read() {
+    let mut peer = Peer::new(Limits::DEFAULT);
+    let notifications = |names: &[&str]| {
+        let one = |name: &&str| format!(r#"{{"jsonrpc":"2.0","method":"{name}"}}"#);
+        format!("[{}]\n", names.iter().map(one).collect::<Vec<_>>().join(","))
+    };
+    peer.receive(notifications(&["a", "b"]).as_bytes());
+    let mut seen = Vec::new();
+    for more in [&["c"][..], &["d", "e"]] {
+        seen.extend(peer.next_event().map(|event| show(&event)));
+        peer.receive(notifications(more).as_bytes());
+        assert!(!peer.room().is_empty());
+    }
+    while let Some(event) = peer.next_event() {
+        seen.push(show(&event));
+    }
+    expect![[r#"
+        notification a -
+        notification b -
+        notification c -
+        notification d -
+        notification e -"#]]
+    .assert_eq(&seen.join("\n"));
+}
+
+#[test]
+fn a_body_leaves_on_one_line() {
+    let raw = |text: &str| serde_json::from_str::<Box<RawValue>>(text).unwrap();
+    let pretty = raw("{\n  \"a\": [\r\n1,\n\"two\\nlines\"\r]\n}");
+    let mut peer = Peer::new(Limits::DEFAULT);
+    peer.notify("raw", Body::raw(&pretty));
+    peer.notify("inside", Body::of(&[&pretty]).unwrap());
+    expect![[r#"
+        {"jsonrpc":"2.0","method":"raw","params":{   "a": [  1, "two\nlines" ] }}
+        {"jsonrpc":"2.0","method":"inside","params":[{   "a": [  1, "two\nlines" ] }]}
+    "#]]
+    .assert_eq(&String::from_utf8(peer.take_output()).unwrap());
+}
+
+#[test]
+fn a_flood_of_refusals_is_seen_until_they_have_left() {
+    for (line, refusals_each) in [("1\n", 1), ("[1]\n", 1), ("[1,2]\n", 2)] {
+        let mut peer = Peer::new(Limits::DEFAULT);
+        let receive = |peer: &mut Peer| {
+            peer.receive(line.as_bytes());
+            while peer.next_event().is_some() {}
+        };
+        for _ in 0..MAX_REFUSALS / refusals_each {
+            assert!(!peer.is_flooded(), "{line}");
+            receive(&mut peer);
+        }
+        assert!(peer.is_flooded(), "{line}");
+
+        let length = peer.output_len() * refusals_each / MAX_REFUSALS;
+        peer.consume_output(length - 1);
+        assert!(peer.is_flooded(), "{line}");
+        peer.consume_output(1);
+        assert!(!peer.is_flooded(), "{line}");
+
+        receive(&mut peer);
+        assert!(peer.is_flooded(), "{line}");
+        peer.take_output();
+        assert!(!peer.is_flooded(), "{line}");
+    }
+}
+
+/// Nothing obliges the other side to answer what was cancelled.
+#[test]
+fn only_so_many_cancelled_requests_are_remembered() {
+    let mut peer = Peer::new(Limits::DEFAULT);
+    for id in 0..=1024 {
+        peer.request_as(id, "m", Body::empty_object()).unwrap();
+        peer.cancel(id);
+    }
+    peer.take_output();
+    let seen: Vec<_> = ["0", "1", "1024"]
+        .map(|id| run(&mut peer, &format!(r#"< {{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)))
+        .to_vec();
+    expect![[r#"
+        breach: an answer came for the id 0, which no request waits for
+        late response 1
+        late response 1024
+    "#]].assert_eq(&seen.concat());
+}
+
+/// A batch may wait long for its requests. What is wrong in it waits with them, but not without end.
+#[test]
+fn only_so_many_refusals_wait_for_the_rest_of_their_batch() {
+    let mut peer = Peer::new(Limits::DEFAULT);
+    let bad = ",0".repeat(255);
+    for id in 0..20 {
+        peer.receive(format!("[{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"m\"}}{bad}]\n").as_bytes());
+        while peer.next_event().is_some() {}
+    }
+    let left_at_once = String::from_utf8(peer.take_output()).unwrap().lines().count();
+    assert_eq!(left_at_once, 20 * 255 - MAX_REFUSALS);
+    for id in 0..20 {
+        peer.respond(&RequestId::Number(id), Ok(Body::empty_object())).unwrap();
+    }
+    assert!(peer.is_flooded());
+    let answers: usize = String::from_utf8(peer.take_output())
+        .unwrap()
+        .lines()
+        .map(|batch| serde_json::from_str::<Vec<serde_json::Value>>(batch).unwrap().len())
+        .sum();
+    assert_eq!(answers, 20 + MAX_REFUSALS);
+    assert!(!peer.is_flooded());
+}

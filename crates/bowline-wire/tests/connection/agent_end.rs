@@ -55,9 +55,13 @@ async fn a_version_that_we_do_not_speak_is_answered_with_one_that_we_do() {
             "#
         );
         let mut wire = Wire::to(Probe, Limits::DEFAULT, 1 << 16);
-        wire.send(script.lines().nth(1).and_then(|line| line.trim().strip_prefix("> ")).unwrap().as_bytes()).await;
+        wire.send(script.lines().nth(1).and_then(|line| line.trim().strip_prefix("> ")).unwrap().as_bytes())
+            .await;
         let answer = wire.receive().await;
-        assert!(answer.starts_with(r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"#), "{version}: {answer}");
+        assert!(
+            answer.starts_with(r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"#),
+            "{version}: {answer}"
+        );
     }
 }
 
@@ -235,11 +239,15 @@ async fn a_client_that_goes_away_ends_the_turn_and_the_connection() {
         {"jsonrpc":"2.0","id":1,"result":{"stopReason":"cancelled"}}
         (closed)
     "#]]).await;
-    check(&format!("> initialize\n{}\n<\neof", prompt(1, "read /a")), expect![[r#"
+    check(
+        &format!("> initialize\n{}\n<\neof", prompt(1, "read /a")),
+        expect![[r#"
         {"jsonrpc":"2.0","id":0,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/a"}}
         {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the connection is closed"}}
         (closed)
-    "#]]).await;
+    "#]],
+    )
+    .await;
 }
 
 #[tokio::test]

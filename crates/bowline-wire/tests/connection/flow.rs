@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use bowline_wire::schema::ProtocolVersion;
 use bowline_wire::schema::v1::{
-    ClientCapabilities, Error, ExtRequest, FileSystemCapabilities, InitializeRequest, NewSessionRequest, PromptRequest,
-    ReadTextFileRequest, ReadTextFileResponse, RequestPermissionRequest, RequestPermissionResponse,
-    SessionNotification,
+    ClientCapabilities, Error, ExtRequest, FileSystemCapabilities, InitializeRequest, NewSessionRequest,
+    PromptRequest, ReadTextFileRequest, ReadTextFileResponse, RequestPermissionRequest,
+    RequestPermissionResponse, SessionNotification,
 };
 use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Limits, connect_agent, connect_client};
 use tokio::sync::{Semaphore, mpsc};
@@ -47,7 +47,11 @@ impl Client for Editor {
         self.handled.fetch_add(1, Ordering::Relaxed);
     }
 
-    async fn read_text_file(&self, request: ReadTextFileRequest, cx: ClientContext) -> Result<ReadTextFileResponse, Error> {
+    async fn read_text_file(
+        &self,
+        request: ReadTextFileRequest,
+        cx: ClientContext,
+    ) -> Result<ReadTextFileResponse, Error> {
         // `/3` asks the agent to read `/2`, and so on: each end waits for the other inside its handlers.
         let depth: u32 = request.path.to_string_lossy().trim_start_matches('/').parse().unwrap_or(0);
         if depth > 0 {
@@ -72,7 +76,8 @@ fn connect(editor: Arc<Editor>, limits: Limits, pipe: usize) -> AgentHandle {
 async fn initialized(editor: &Arc<Editor>, limits: Limits, pipe: usize) -> AgentHandle {
     let agent = connect(Arc::clone(editor), limits, pipe);
     let fs = FileSystemCapabilities::new().read_text_file(true);
-    let hello = InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs));
+    let hello =
+        InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs));
     agent.initialize(hello).await.expect("initialized");
     agent.new_session(NewSessionRequest::new("/")).await.expect("a session");
     agent

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bowline_wire::schema::v1::{
-    CancelNotification, CloseSessionRequest, CloseSessionResponse, ContentBlock, ContentChunk, Error, ExtRequest,
-    ExtResponse, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse, PromptRequest,
-    PromptResponse, ReadTextFileRequest, SessionUpdate, StopReason,
+    CancelNotification, CloseSessionRequest, CloseSessionResponse, ContentBlock, ContentChunk, Error,
+    ExtRequest, ExtResponse, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
+    PromptRequest, PromptResponse, ReadTextFileRequest, SessionUpdate, StopReason,
 };
 use bowline_wire::{Agent, AgentContext, ClientHandle, Limits, connect_agent};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
@@ -14,7 +14,11 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, 
 pub(crate) struct Probe;
 
 impl Agent for Probe {
-    async fn initialize(&self, request: InitializeRequest, _: AgentContext) -> Result<InitializeResponse, Error> {
+    async fn initialize(
+        &self,
+        request: InitializeRequest,
+        _: AgentContext,
+    ) -> Result<InitializeResponse, Error> {
         // An agent that echoes the version: the library must not let it.
         Ok(InitializeResponse::new(request.protocol_version))
     }
@@ -25,7 +29,9 @@ impl Agent for Probe {
 
     async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {
         let (client, session) = (cx.client(), request.session_id.clone());
-        let Some(ContentBlock::Text(text)) = request.prompt.first() else { return Err(Error::invalid_params()) };
+        let Some(ContentBlock::Text(text)) = request.prompt.first() else {
+            return Err(Error::invalid_params());
+        };
         match text.text.split_once(' ').unwrap_or((&text.text, "")) {
             ("say", text) => client.update(session, chunk(text)).await?,
             ("read", path) => {
@@ -52,7 +58,11 @@ impl Agent for Probe {
         client.update(notification.session_id, chunk("cancel seen")).await.expect("the client is there");
     }
 
-    async fn close_session(&self, _: CloseSessionRequest, _: AgentContext) -> Result<CloseSessionResponse, Error> {
+    async fn close_session(
+        &self,
+        _: CloseSessionRequest,
+        _: AgentContext,
+    ) -> Result<CloseSessionResponse, Error> {
         Ok(CloseSessionResponse::new())
     }
 

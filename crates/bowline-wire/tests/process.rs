@@ -1,0 +1,127 @@
+//! Agents as real processes that fail to start, die, flood stderr, or will not go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bowline_wire::schema::ProtocolVersion;
+use bowline_wire::schema::v1::{
+    Error, InitializeRequest, RequestPermissionRequest, RequestPermissionResponse, SessionNotification,
+};
+use bowline_wire::{AgentHandle, AgentProcess, CallError, Client, ClientContext, Grace, Limits, spawn_agent};
+use expect_test::expect;
+use tokio::process::Command;
+
+struct Nobody;
+
+impl Client for Nobody {
+    async fn request_permission(
+        &self,
+        _: RequestPermissionRequest,
+        _: ClientContext,
+    ) -> Result<RequestPermissionResponse, Error> {
+        Err(Error::method_not_found())
+    }
+
+    async fn session_update(&self, _: SessionNotification, _: AgentHandle) {}
+}
+
+fn spawn(script: &str) -> (AgentHandle, AgentProcess) {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]);
+    spawn_agent(command, Arc::new(Nobody), Limits::DEFAULT).expect("a shell")
+}
+
+async fn initialize(agent: &AgentHandle) -> Result<(), CallError> {
+    agent.initialize(InitializeRequest::new(ProtocolVersion::V1)).await.map(drop)
+}
+
+/// Answers `initialize` with the id of a process that the agent has started, and goes on as `rest` says.
+fn with_child(rest: &str) -> String {
+    format!(
+        r#"sleep 600 & read request; echo '{{"jsonrpc":"2.0","id":0,"result":{{"protocolVersion":1,"_meta":{{"child":'$!'}}}}}}'; {rest}"#
+    )
+}
+
+async fn child_of(agent: &AgentHandle) -> String {
+    let answer = agent.initialize(InitializeRequest::new(ProtocolVersion::V1)).await.expect("an answer");
+    answer.meta.expect("the child")["child"].to_string()
+}
+
+/// Waits until a process is gone. It may linger as a zombie until whoever inherits it has noticed.
+async fn gone(pid: &str) {
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if status.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with('Z') || rest.is_empty())
+        {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let _guard = runtime.enter();
+    let error = spawn_agent(Command::new("/no/such/agent"), Arc::new(Nobody), Limits::DEFAULT)
+        .expect_err("no program");
+    expect!["cannot start the agent /no/such/agent: No such file or directory (os error 2)"]
+        .assert_eq(&error.to_string());
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_leaves_its_last_words() {
+    let (agent, mut process) = spawn("echo 'no key found' >&2; exit 3");
+    assert!(matches!(initialize(&agent).await, Err(CallError::Closed)));
+    expect![[r#"
+        the agent ended: exit status: 3; its last words:
+        no key found"#]]
+    .assert_eq(&process.wait().await.to_string());
+}
+
+#[tokio::test]
+async fn of_a_flood_on_stderr_the_end_is_kept() {
+    let (agent, mut process) = spawn("head -c 5000000 /dev/zero | tr '\\0' x >&2; echo last >&2");
+    assert!(matches!(initialize(&agent).await, Err(CallError::Closed)));
+    let exit = process.wait().await;
+    assert_eq!(exit.stderr.len(), 64 << 10);
+    assert!(exit.stderr.ends_with("xlast\n"));
+}
+
+#[tokio::test]
+async fn text_that_is_no_message_on_stdout_does_not_break_the_connection() {
+    let (agent, process) = spawn(
+        r#"echo 'Welcome to my agent!'; read request; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}'; cat > /dev/null"#,
+    );
+    initialize(&agent).await.expect("an answer");
+    assert!(process.shutdown(Grace::default()).await.status.expect("a status").success());
+}
+
+#[tokio::test]
+async fn shutting_down_closes_stdin_and_takes_what_the_agent_left_behind() {
+    let (agent, process) = spawn(&with_child("cat > /dev/null; exit 7"));
+    let child = child_of(&agent).await;
+    expect!["the agent ended: exit status: 7"]
+        .assert_eq(&process.shutdown(Grace::default()).await.to_string());
+    gone(&child).await;
+    assert!(matches!(initialize(&agent).await, Err(CallError::Closed)));
+}
+
+#[tokio::test]
+async fn an_agent_that_will_not_go_is_killed_with_its_children() {
+    let (agent, process) = spawn(&with_child("trap '' TERM; while :; do sleep 600; done"));
+    let child = child_of(&agent).await;
+    let grace = Grace { after_close: Duration::ZERO, after_terminate: Duration::from_millis(20) };
+    expect!["the agent ended: signal: 9 (SIGKILL)"].assert_eq(&process.shutdown(grace).await.to_string());
+    gone(&child).await;
+}
+
+#[tokio::test]
+async fn dropping_the_process_kills_all_of_it() {
+    let (agent, process) = spawn(&with_child("while :; do sleep 600; done"));
+    let child = child_of(&agent).await;
+    let pid = process.id().expect("it runs").to_string();
+    drop(process);
+    gone(&pid).await;
+    gone(&child).await;
+}

@@ -1,0 +1,161 @@
+//! The schema as the schema crate generates it, and what it says of a value.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use agent_client_protocol_schema::v1::{
+    AgentNotification, AgentRequest, AgentResponse, ClientNotification, ClientRequest, ClientResponse, Error,
+    JsonRpcMessage, Notification, ProtocolLevelNotification, Request, Response,
+};
+use jsonschema::{Validator, ValidatorMap};
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+/// The name that messages of each shape have here; the schema has none for them.
+const ENVELOPES: [&str; 3] = ["JsonRpcRequest", "JsonRpcResponse", "JsonRpcNotification"];
+
+/// Every definition under its name, and the three envelopes of JSON-RPC.
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    fn either<A: JsonSchema, B: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+        json!({ "anyOf": [generator.subschema_for::<A>(), generator.subschema_for::<B>()] })
+    }
+    type Req<T> = JsonRpcMessage<Request<T>>;
+    type Res<T> = JsonRpcMessage<Response<T>>;
+    type Note<T> = JsonRpcMessage<Notification<T>>;
+
+    let generator = &mut SchemaGenerator::default();
+    generator.subschema_for::<Error>();
+    let envelopes = [
+        either::<Req<ClientRequest>, Req<AgentRequest>>(generator),
+        either::<Res<ClientResponse>, Res<AgentResponse>>(generator),
+        json!({ "anyOf": [
+            either::<Note<ClientNotification>, Note<AgentNotification>>(generator),
+            generator.subschema_for::<Note<ProtocolLevelNotification>>(),
+        ] }),
+    ];
+    let mut definitions = generator.take_definitions(true);
+    definitions.extend(ENVELOPES.map(str::to_owned).into_iter().zip(envelopes));
+    json!({ "$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": definitions })
+});
+
+static VALIDATORS: LazyLock<ValidatorMap> = LazyLock::new(|| {
+    jsonschema::options()
+        .should_validate_formats(true)
+        .build_map(&SCHEMA)
+        .expect("the schema is a JSON schema")
+});
+
+/// Returns every definition under its name.
+pub(crate) fn definitions() -> impl Iterator<Item = (&'static String, &'static Value)> {
+    let all = SCHEMA["$defs"].as_object().expect("an object");
+    all.iter().filter(|(name, _)| !ENVELOPES.contains(&name.as_str()))
+}
+
+/// Panics unless the value is as the definition `name` has it.
+pub(crate) fn validate(name: &str, value: &Value) {
+    if let Err(error) = validator(name).validate(value) {
+        panic!("{value} is no {name} at {}: {error}", error.instance_path());
+    }
+}
+
+/// Whether the value is as the definition `name` has it.
+pub(crate) fn allows(name: &str, value: &Value) -> bool {
+    validator(name).is_valid(value)
+}
+
+fn validator(name: &str) -> &'static Validator {
+    VALIDATORS.get(&format!("#/$defs/{name}")).unwrap_or_else(|| panic!("the schema does not define {name}"))
+}
+
+/// An object in a value, and one of the schemas that describe it.
+pub(crate) struct Described {
+    /// Where the object is in the value.
+    pub(crate) object: String,
+    /// Where the schema is.
+    schema: String,
+}
+
+impl Described {
+    /// The properties that the schema names.
+    pub(crate) fn properties(&self) -> &'static Map<String, Value> {
+        SCHEMA.pointer(&self.schema).and_then(|schema| schema["properties"].as_object()).expect("properties")
+    }
+}
+
+/// Returns every object of a valid value that a schema describes, once for each such schema.
+pub(crate) fn describe(name: &str, value: &Value) -> Vec<Described> {
+    let mut described = Vec::new();
+    walk(name, value, &mut |schema, object, unit| {
+        // The annotation of the keyword `properties` is the list of those that are there.
+        if let Some(schema) = schema.strip_suffix("/properties")
+            && unit["annotations"].is_array()
+        {
+            described.push(Described { object: object.to_owned(), schema: schema.to_owned() });
+        }
+    });
+    described
+}
+
+/// What a set of texts should show: each field there and, if it may be, missing, and each variant.
+pub(crate) fn wanted() -> BTreeSet<String> {
+    let mut wanted = BTreeSet::new();
+    for (name, schema) in definitions() {
+        want(&format!("/$defs/{name}"), schema, &mut wanted);
+    }
+    wanted
+}
+
+fn want(at: &str, schema: &Value, wanted: &mut BTreeSet<String>) {
+    let required = schema["required"].as_array();
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        wanted.insert(format!("{at}/properties/{name}"));
+        if !required.is_some_and(|required| required.contains(&json!(name))) {
+            wanted.insert(format!("{at} without {name}"));
+        }
+        want(&format!("{at}/properties/{name}"), property, wanted);
+    }
+    for keyword in ["oneOf", "anyOf", "allOf"] {
+        let branches = schema[keyword].as_array().into_iter().flatten().enumerate();
+        // Null for a field that may be missing is no variant of its own, and has its own test.
+        for (index, branch) in branches.filter(|(_, branch)| branch["type"] != "null") {
+            wanted.insert(format!("{at}/{keyword}/{index}"));
+            want(&format!("{at}/{keyword}/{index}"), branch, wanted);
+        }
+    }
+    for keyword in ["items", "additionalProperties"] {
+        if schema[keyword].is_object() {
+            want(&format!("{at}/{keyword}"), &schema[keyword], wanted);
+        }
+    }
+}
+
+/// What a text shows of [`wanted`].
+pub(crate) fn shown(name: &str, value: &Value) -> BTreeSet<String> {
+    let mut shown = BTreeSet::new();
+    walk(name, value, &mut |schema, _, _| {
+        shown.insert(schema.to_owned());
+    });
+    for described in describe(name, value) {
+        let object = value.pointer(&described.object).expect("it is there");
+        let missing = described.properties().keys().filter(|name| object.get(name).is_none());
+        shown.extend(missing.map(|name| format!("{} without {name}", described.schema)));
+    }
+    shown
+}
+
+/// Calls `visit` with the place in the schema, the place in the value, and the output of the validator, for each piece
+/// of the schema that accepts its piece of the value.
+fn walk(name: &str, value: &Value, visit: &mut impl FnMut(&str, &str, &Value)) {
+    fn go(name: &str, unit: &Value, visit: &mut impl FnMut(&str, &str, &Value)) {
+        let place = |key: &str| unit[key].as_str().unwrap_or_default();
+        if unit["valid"] == true {
+            // Before the first reference, a place is given from the definition on.
+            let schema = place("schemaLocation");
+            let prefix = if schema.starts_with("/$defs/") { String::new() } else { format!("/$defs/{name}") };
+            visit(&format!("{prefix}{schema}"), place("instanceLocation"), unit);
+            unit["details"].as_array().into_iter().flatten().for_each(|unit| go(name, unit, visit));
+        }
+    }
+    let evaluation = validator(name).evaluate(value);
+    go(name, &serde_json::to_value(evaluation.hierarchical()).expect("JSON"), visit);
+}
