@@ -1,5 +1,4 @@
 //! The benchmark of the wire: its runner, the hand-written floor, and what the peers of this package share.
 
 pub mod bench;
-pub mod contract;
 pub mod floor;

@@ -1,1 +1,13 @@
-//! E2E.
+//! End-to-end tests: real programs over real pipes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should say so and stop"
+)]
+
+mod demo;
+mod examples;
+mod peers;
+mod programs;
+mod readme;

@@ -31,7 +31,7 @@ pub enum Pace {
 /// # Errors
 /// Fails when something cannot be built or installed, and when the benchmark fails.
 pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> {
-    let build = ["build", "--release", "--locked", "--package", "bowline-benches", "--bins"];
+    let build = ["build", "--release", "--locked", "--package", "bowline-benches", "--package", "bowline-tests", "--bins"];
     run_as_progress(&mut cargo(&world.root, &build))?;
     let mut peers = Vec::new();
     for peer in Peer::ALL {
@@ -62,7 +62,7 @@ fn release_folder(root: &Path) -> PathBuf {
     root.join(target).join("release")
 }
 
-/// What to measure: Bowline and the floor, which are programs of `bowline-benches`, and the installed peers.
+/// What to measure: Bowline's own peers, the floor, and the installed peers.
 fn wire_arguments(root: &Path, programs: &Path, peers: &[Peer]) -> Vec<String> {
     let own = |name: &str| vec![programs.join(name).display().to_string()];
     let mut pairs = vec![("bowline", own("bowline-peer-agent"), own("bowline-peer-client"))];

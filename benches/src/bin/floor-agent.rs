@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
     ReadTextFileRequest, ReadTextFileResponse, SessionId, SessionNotification, SessionUpdate, StopReason,
 };
 use anyhow::{Context, Result, bail};
-use bowline_benches::contract::Task;
+use test_support::contract::Task;
 use bowline_benches::floor::{Lines, Message, Outbox};
 
 fn main() -> Result<()> {

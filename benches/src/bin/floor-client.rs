@@ -11,7 +11,7 @@ use agent_client_protocol_schema::v1::{
     ReadTextFileRequest, ReadTextFileResponse, SessionNotification,
 };
 use anyhow::{Context, Result, bail, ensure};
-use bowline_benches::contract::{BenchTexts, ClientArguments, StepLog};
+use test_support::contract::{BenchTexts, ClientArguments, StepLog};
 use bowline_benches::floor::{Lines, Outbox};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

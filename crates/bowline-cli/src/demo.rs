@@ -4,7 +4,8 @@ pub(crate) mod agent;
 mod editor;
 
 use std::fmt::Display;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -13,8 +14,8 @@ use bowline_state::paths::{LexicalPath, Root, RootMode, Roots};
 use bowline_state::permission::{Decision, Lifetime};
 use bowline_wire::schema::ProtocolVersion;
 use bowline_wire::schema::v1::{
-    ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest, NewSessionRequest, PromptRequest,
-    SessionId, StopReason, ToolCallStatus,
+    ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest, NewSessionRequest,
+    PromptRequest, SessionId, StopReason, ToolCallStatus,
 };
 use bowline_wire::{AgentHandle, AgentProcess, Grace, Limits, spawn_agent};
 use tokio::process::Command;
@@ -35,6 +36,7 @@ pub(crate) async fn run() -> Result<()> {
     std::fs::write(&config, SAVED)?;
     let mut tour = Tour::default();
 
+    tour.title("Two processes and a pipe");
     let (stage, process) = Stage::open(&mut tour, &directory, Decision::Allow(Lifetime::Once), true).await?;
     read_steps(&mut tour, &stage, &config).await?;
     write_steps(&mut tour, &stage, &config).await?;
@@ -49,9 +51,11 @@ pub(crate) async fn run() -> Result<()> {
 
     tour.title("An editor that cannot write");
     let (stage, process) = Stage::open(&mut tour, &directory, Decision::Allow(Lifetime::Once), false).await?;
-    let said = stage.ask(&format!("bump {}", config.display())).await?.last_words();
+    let said = stage.ask(&tour, &format!("bump {}", config.display())).await?.last_words();
     tour.say("agent", &said);
-    tour.check("the agent sees that before it sends anything", said.contains("not advertised"), || said.clone());
+    tour.check("the agent sees that before it sends anything", said.contains("not advertised"), || {
+        said.clone()
+    });
     process.shutdown(Grace::default()).await;
     tour.finish()
 }
@@ -60,34 +64,44 @@ async fn read_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()>
     tour.title("Reading what is not saved");
     stage.editor.type_unsaved(config.to_owned(), UNSAVED);
     tour.say("editor", "config.json is open; \"debug\": true is typed, not saved");
-    let turn = stage.ask(&format!("show {}", config.display())).await?;
+    let turn = stage.ask(tour, &format!("show {}", config.display())).await?;
     tour.say("agent", &turn.last_words());
-    tour.check("the agent read the unsaved text, not the disk", turn.last_words() == UNSAVED, || turn.last_words());
-    tour.check("the read was reported as a tool call that completed", turn.last_call("Read"), || turn.calls());
+    tour.check("the agent read the unsaved text, not the disk", turn.last_words() == UNSAVED, || {
+        turn.last_words()
+    });
+    tour.check("the read was reported as a tool call that completed", turn.last_call("Read"), || {
+        turn.calls()
+    });
 
-    let turn = stage.ask(&format!("line 3 of {}", config.display())).await?;
+    let turn = stage.ask(tour, &format!("line 3 of {}", config.display())).await?;
     tour.say("agent", &turn.last_words());
-    tour.check("one line was read, not the file", turn.last_words() == "  \"version\": \"1.0.0\"\n", || turn.last_words());
+    tour.check("one line was read, not the file", turn.last_words() == "  \"version\": \"1.0.0\"\n", || {
+        turn.last_words()
+    });
     Ok(())
 }
 
 async fn write_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()> {
     tour.title("Writing, with permission");
     stage.editor.person_says(Decision::Deny(Lifetime::Once));
-    let turn = stage.ask(&format!("bump {}", config.display())).await?;
-    tour.say("user", "Reject");
+    let turn = stage.ask(tour, &format!("bump {}", config.display())).await?;
+    tour.say("user", "(rejects the edit)");
     tour.say("agent", &turn.last_words());
-    tour.check("a rejected edit leaves the disk alone", std::fs::read_to_string(config)? == SAVED, || turn.calls());
+    tour.check("a rejected edit leaves the disk alone", std::fs::read_to_string(config)? == SAVED, || {
+        turn.calls()
+    });
     tour.check("its tool call failed", turn.last_status() == Some(ToolCallStatus::Failed), || turn.calls());
 
     stage.editor.person_says(Decision::Allow(Lifetime::Once));
-    let turn = stage.ask(&format!("bump {}", config.display())).await?;
-    tour.say("user", "Approve");
+    let turn = stage.ask(tour, &format!("bump {}", config.display())).await?;
+    tour.say("user", "(approves the edit)");
     tour.say("agent", &turn.last_words());
     let written = std::fs::read_to_string(config)?;
     let wanted = UNSAVED.replace("1.0.0", "2.0.0");
     tour.check("the edit is on disk, with what the user had typed", written == wanted, || written.clone());
-    tour.check("its tool call completed", turn.last_status() == Some(ToolCallStatus::Completed), || turn.calls());
+    tour.check("its tool call completed", turn.last_status() == Some(ToolCallStatus::Completed), || {
+        turn.calls()
+    });
     tour.check("the user was asked once for each edit", stage.editor.questions() == 2, || {
         format!("{} questions", stage.editor.questions())
     });
@@ -103,7 +117,7 @@ async fn refusal_steps(tour: &mut Tour, stage: &Stage, directory: &Path) -> Resu
         (format!("{}/../secret", directory.display()), "outside the session's directories"),
         ("config.json".to_owned(), "send an absolute path"),
     ] {
-        let said = stage.ask(&format!("show {path}")).await?.last_words();
+        let said = stage.ask(tour, &format!("show {path}")).await?.last_words();
         tour.say("agent", &said);
         tour.check(&format!("the answer says: {wanted}"), said.contains(wanted), || said.clone());
     }
@@ -112,6 +126,8 @@ async fn refusal_steps(tour: &mut Tour, stage: &Stage, directory: &Path) -> Resu
 
 async fn cancel_step(tour: &mut Tour, stage: &Stage) -> Result<()> {
     tour.title("Cancelling");
+    tour.say("user", "wait");
+    tour.say("user", "(cancels the turn)");
     let speaking = stage.editor.turn();
     let turn = stage.agent.prompt(PromptRequest::new(stage.session.clone(), vec!["wait".into()]));
     let cancel = async {
@@ -124,7 +140,7 @@ async fn cancel_step(tour: &mut Tour, stage: &Stage) -> Result<()> {
     tour.check("a cancelled turn ends with the stop reason cancelled", stop == StopReason::Cancelled, || {
         format!("{stop:?}")
     });
-    let turn = stage.ask("hello").await?;
+    let turn = stage.ask(tour, "hello").await?;
     tour.check("the session goes on after it", turn.last_words().starts_with("I know"), || turn.last_words());
     Ok(())
 }
@@ -134,6 +150,7 @@ struct Stage {
     editor: Arc<Editor>,
     agent: AgentHandle,
     session: SessionId,
+    directory: PathBuf,
 }
 
 impl Stage {
@@ -146,7 +163,7 @@ impl Stage {
         let roots = Roots::new(Root { path: LexicalPath::parse(directory)?, mode: RootMode::Writable });
         let editor = Arc::new(Editor::new(roots, person));
         let mut command = Command::new(std::env::current_exe().context("cannot find the bowline program")?);
-        command.arg("demo-agent").current_dir(directory);
+        command.arg("__demo-agent").current_dir(directory);
         let (agent, process) = spawn_agent(command, Arc::clone(&editor), Limits::DEFAULT)?;
         let fs = FileSystemCapabilities::new().read_text_file(true).write_text_file(may_write);
         let hello = InitializeRequest::new(ProtocolVersion::V1)
@@ -162,12 +179,13 @@ impl Stage {
             version == ProtocolVersion::V1,
             || "another version".to_owned(),
         );
-        Ok((Stage { editor, agent, session }, process))
+        Ok((Stage { editor, agent, session, directory: directory.to_owned() }, process))
     }
 
     /// Takes a turn and returns the session as it stands after it.
-    async fn ask(&self, text: &str) -> Result<Turn> {
+    async fn ask(&self, tour: &Tour, text: &str) -> Result<Turn> {
         drop(self.editor.turn());
+        tour.say("user", &text.replace(&format!("{}/", self.directory.display()), ""));
         let turn = self.agent.prompt(PromptRequest::new(self.session.clone(), vec![text.into()])).await?;
         if turn.stop_reason != StopReason::EndTurn {
             bail!("the turn {text:?} ended with {:?}", turn.stop_reason);
@@ -205,25 +223,32 @@ struct Tour {
     failed: usize,
 }
 
-#[expect(clippy::print_stdout, reason = "the tour is for the person who runs it")]
 impl Tour {
+    /// Prints a line. If nobody reads any more, the checks still count.
+    fn print(&self, line: &str) {
+        writeln!(std::io::stdout(), "{line}").ok();
+    }
+
     fn title(&self, title: &str) {
-        println!("\n{title}");
+        if self.checks > 0 {
+            self.print("");
+        }
+        self.print(title);
     }
 
     fn say(&self, who: &str, text: &str) {
         for line in text.lines() {
-            println!("  {who:>6} │ {line}");
+            self.print(&format!("  {who:>6} │ {line}"));
         }
     }
 
     fn check<T: Display>(&mut self, what: &str, holds: bool, seen: impl FnOnce() -> T) {
         self.checks += 1;
         if holds {
-            println!("  ✓ {what}");
+            self.print(&format!("  ✓ {what}"));
         } else {
             self.failed += 1;
-            println!("  ✗ {what}\n    but: {}", seen());
+            self.print(&format!("  ✗ {what}\n    but: {}", seen()));
         }
     }
 
@@ -231,7 +256,7 @@ impl Tour {
         if self.failed > 0 {
             bail!("{} of {} checks failed", self.failed, self.checks);
         }
-        println!("\nAll {} checks hold.", self.checks);
+        self.print(&format!("\nAll {} checks hold.", self.checks));
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ enum Command {
     /// checked. Needs no key and no network.
     Demo,
     /// The agent of the demo, started by the demo itself.
-    #[command(hide = true)]
+    #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
 }
 

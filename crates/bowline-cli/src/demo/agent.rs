@@ -6,9 +6,9 @@ use bowline_state::builders::{diff, start_edit, start_read};
 use bowline_state::permission::{Ask, PermissionBroker, Verdict};
 use bowline_state::tracker::ToolCallTracker;
 use bowline_wire::schema::v1::{
-    ContentBlock, ContentChunk, Error, Implementation, InitializeRequest, InitializeResponse, NewSessionRequest,
-    NewSessionResponse, PromptRequest, PromptResponse, ReadTextFileRequest, SessionId, SessionUpdate, StopReason,
-    ToolCall, ToolCallStatus, ToolCallUpdateFields, WriteTextFileRequest,
+    ContentBlock, ContentChunk, Error, Implementation, InitializeRequest, InitializeResponse,
+    NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, ReadTextFileRequest, SessionId,
+    SessionUpdate, StopReason, ToolCall, ToolCallStatus, ToolCallUpdateFields, WriteTextFileRequest,
 };
 use bowline_wire::{Agent, AgentContext, CallError, ClientHandle, run_agent};
 
@@ -23,7 +23,11 @@ struct DemoAgent {
 }
 
 impl Agent for DemoAgent {
-    async fn initialize(&self, request: InitializeRequest, _: AgentContext) -> Result<InitializeResponse, Error> {
+    async fn initialize(
+        &self,
+        request: InitializeRequest,
+        _: AgentContext,
+    ) -> Result<InitializeResponse, Error> {
         let info = Implementation::new("bowline-demo", env!("CARGO_PKG_VERSION"));
         Ok(InitializeResponse::new(request.protocol_version).agent_info(info))
     }
@@ -45,7 +49,9 @@ impl Agent for DemoAgent {
         };
         let mut words = text.split_whitespace();
         match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("show"), Some(path), None, None) => turn.show(ReadTextFileRequest::new(turn.session.clone(), path)).await?,
+            (Some("show"), Some(path), None, None) => {
+                turn.show(ReadTextFileRequest::new(turn.session.clone(), path)).await?
+            }
             (Some("line"), Some(line), Some("of"), Some(path)) => {
                 let line: u32 = line.parse().map_err(Error::into_internal_error)?;
                 turn.show(ReadTextFileRequest::new(turn.session.clone(), path).line(line).limit(1)).await?;
@@ -116,10 +122,15 @@ impl Turn {
 
     /// Sets the version in a file to 2.0.0, if the user agrees.
     async fn bump(&mut self, path: &str) -> Result<(), Error> {
-        let Some(old) = self.read(ReadTextFileRequest::new(self.session.clone(), path)).await? else { return Ok(()) };
+        let Some(old) = self.read(ReadTextFileRequest::new(self.session.clone(), path)).await? else {
+            return Ok(());
+        };
         let new = old.replace("1.0.0", "2.0.0");
         let change = vec![diff(path, Some(&old), &new)];
-        self.start("edit", |id| start_edit(id, "Set the version to 2.0.0", path, new.clone()).content(change)).await?;
+        self.start("edit", |id| {
+            start_edit(id, "Set the version to 2.0.0", path, new.clone()).content(change)
+        })
+        .await?;
 
         let broker = PermissionBroker::new(self.session.clone());
         let ask = Ask { description: Some("The next release is a major one.".to_owned()), ..Ask::default() };

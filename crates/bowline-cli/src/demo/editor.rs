@@ -94,7 +94,8 @@ impl Client for Editor {
         _: ClientContext,
     ) -> Result<RequestPermissionResponse, Error> {
         let mut state = self.state();
-        let outcome = permission::answer(&request.options, state.person).map_err(Error::into_internal_error)?;
+        let outcome =
+            permission::answer(&request.options, state.person).map_err(Error::into_internal_error)?;
         state.asked.push(request);
         Ok(RequestPermissionResponse::new(outcome))
     }
@@ -110,12 +111,18 @@ impl Client for Editor {
         }
     }
 
-    async fn read_text_file(&self, request: ReadTextFileRequest, _: ClientContext) -> Result<ReadTextFileResponse, Error> {
+    async fn read_text_file(
+        &self,
+        request: ReadTextFileRequest,
+        _: ClientContext,
+    ) -> Result<ReadTextFileResponse, Error> {
         let path = self.admit(&request.path, Access::Read)?;
         let unsaved = self.state().documents.get(&path).cloned();
         let text = match unsaved {
             Some(text) => text,
-            None => tokio::fs::read_to_string(&path).await.map_err(|error| unreadable(&request.path, &error))?,
+            None => {
+                tokio::fs::read_to_string(&path).await.map_err(|error| unreadable(&request.path, &error))?
+            }
         };
         let window = Window { line: request.line, limit: request.limit };
         let text = lines::slice(&text, window).map_err(Failure::from)?;

@@ -1,3 +1,5 @@
+//! What the module promises, as data.
+
 use super::*;
 use agent_client_protocol_schema::v1::{ImageContent, ToolCallStatus};
 use expect_test::{Expect, expect};

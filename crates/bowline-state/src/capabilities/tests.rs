@@ -1,3 +1,5 @@
+//! What the module promises, as data.
+
 use super::*;
 use expect_test::{Expect, expect};
 use std::fmt::{Debug, Write};

@@ -1,3 +1,5 @@
+//! What the module promises, as data.
+
 use super::*;
 use crate::builders::IntoSessionUpdate;
 use expect_test::{Expect, expect};

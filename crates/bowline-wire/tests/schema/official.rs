@@ -153,7 +153,12 @@ fn walk(name: &str, value: &Value, visit: &mut impl FnMut(&str, &str, &Value)) {
             let schema = place("schemaLocation");
             let prefix = if schema.starts_with("/$defs/") { String::new() } else { format!("/$defs/{name}") };
             visit(&format!("{prefix}{schema}"), place("instanceLocation"), unit);
-            unit["details"].as_array().into_iter().flatten().for_each(|unit| go(name, unit, visit));
+            // A variant for what has no name of its own also accepts what has: the first variant that does counts.
+            let is_choice = schema.ends_with("/anyOf") && !schema.ends_with("/properties/anyOf");
+            let counting = if is_choice { 1 } else { usize::MAX };
+            let accepting =
+                unit["details"].as_array().into_iter().flatten().filter(|unit| unit["valid"] == true);
+            accepting.take(counting).for_each(|unit| go(name, unit, visit));
         }
     }
     let evaluation = validator(name).evaluate(value);

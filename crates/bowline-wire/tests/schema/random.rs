@@ -5,15 +5,16 @@ use std::fmt::Debug;
 use agent_client_protocol_schema::MaybeUndefined;
 use agent_client_protocol_schema::v1::{
     Annotations, AudioContent, AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate,
-    BlobResourceContents, CompactionStatus, CompactionSummaryChunk, CompactionUpdate, ConfigOptionUpdate, Content,
-    ContentBlock, ContentChunk, Cost, CreateTerminalRequest, CurrentModeUpdate, Diff, EmbeddedResource,
-    EmbeddedResourceResource, EnvVariable, ImageContent, Meta, Notice, NoticeSeverity, PermissionOption,
-    PermissionOptionKind, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus, PromptRequest, ReadTextFileRequest,
-    ReadTextFileResponse, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
-    ResourceLink, Role, SelectedPermissionOutcome, SessionConfigOption, SessionConfigOptionCategory,
-    SessionConfigSelectGroup, SessionConfigSelectOption, SessionInfoUpdate, SessionNotification, SessionUpdate,
-    Terminal, TextContent, TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus,
-    ToolCallUpdate, ToolCallUpdateFields, ToolKind, UnstructuredCommandInput, UsageUpdate, WriteTextFileRequest,
+    BlobResourceContents, CompactionStatus, CompactionSummaryChunk, CompactionUpdate, ConfigOptionUpdate,
+    Content, ContentBlock, ContentChunk, Cost, CreateTerminalRequest, CurrentModeUpdate, Diff,
+    EmbeddedResource, EmbeddedResourceResource, EnvVariable, ImageContent, Meta, Notice, NoticeSeverity,
+    PermissionOption, PermissionOptionKind, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus,
+    PromptRequest, ReadTextFileRequest, ReadTextFileResponse, RequestPermissionOutcome,
+    RequestPermissionRequest, RequestPermissionResponse, ResourceLink, Role, SelectedPermissionOutcome,
+    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectGroup, SessionConfigSelectOption,
+    SessionInfoUpdate, SessionNotification, SessionUpdate, Terminal, TextContent, TextResourceContents,
+    ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
+    ToolKind, UnstructuredCommandInput, UsageUpdate, WriteTextFileRequest,
 };
 use bowline_wire::methods::{Notification, Request};
 use proptest::collection::vec;
@@ -53,10 +54,11 @@ fn check<T: Wire>(values: impl Strategy<Value = T>, member: &str, carry: impl Fn
 #[test]
 fn any_update_survives() {
     for update in updates() {
-        let params = (text(), update, meta()).prop_map(|(session, update, meta)| {
-            SessionNotification::new(session, update).meta(meta)
+        let params = (text(), update, meta())
+            .prop_map(|(session, update, meta)| SessionNotification::new(session, update).meta(meta));
+        check(params, "params", |params| {
+            Pair::default().carry_notification(SessionNotification::METHOD, params)
         });
-        check(params, "params", |params| Pair::default().carry_notification(SessionNotification::METHOD, params));
     }
 }
 
@@ -117,9 +119,10 @@ fn any_command_survives() {
 
 #[test]
 fn any_prompt_survives() {
-    check_request((text(), vec(content_block(), 0..5), meta()).prop_map(|(session, prompt, meta)| {
-        PromptRequest::new(session, prompt).meta(meta)
-    }));
+    check_request(
+        (text(), vec(content_block(), 0..5), meta())
+            .prop_map(|(session, prompt, meta)| PromptRequest::new(session, prompt).meta(meta)),
+    );
 }
 
 /// One strategy for each kind of update.
@@ -139,7 +142,9 @@ fn updates() -> Vec<BoxedStrategy<SessionUpdate>> {
             })
             .boxed(),
         (text(), meta())
-            .prop_map(|(mode, meta)| SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode).meta(meta)))
+            .prop_map(|(mode, meta)| {
+                SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode).meta(meta))
+            })
             .boxed(),
         (vec(config_option(), 0..4), meta())
             .prop_map(|(options, meta)| {
@@ -148,7 +153,9 @@ fn updates() -> Vec<BoxedStrategy<SessionUpdate>> {
             .boxed(),
         (maybe(text()), maybe(text()), meta())
             .prop_map(|(title, at, meta)| {
-                SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(title).updated_at(at).meta(meta))
+                SessionUpdate::SessionInfoUpdate(
+                    SessionInfoUpdate::new().title(title).updated_at(at).meta(meta),
+                )
             })
             .boxed(),
         (any::<u64>(), any::<u64>(), of((number(), text(), meta())), meta())
@@ -228,9 +235,13 @@ fn content_block() -> impl Strategy<Value = ContentBlock> {
         (text(), of(annotations()), meta()).prop_map(|(text, annotations, meta)| {
             ContentBlock::Text(TextContent::new(text).annotations(annotations).meta(meta))
         }),
-        (text(), text(), of(text()), of(annotations()), meta()).prop_map(|(data, mime, uri, annotations, meta)| {
-            ContentBlock::Image(ImageContent::new(data, mime).uri(uri).annotations(annotations).meta(meta))
-        }),
+        (text(), text(), of(text()), of(annotations()), meta()).prop_map(
+            |(data, mime, uri, annotations, meta)| {
+                ContentBlock::Image(
+                    ImageContent::new(data, mime).uri(uri).annotations(annotations).meta(meta),
+                )
+            }
+        ),
         (text(), text(), of(annotations()), meta()).prop_map(|(data, mime, annotations, meta)| {
             ContentBlock::Audio(AudioContent::new(data, mime).annotations(annotations).meta(meta))
         }),
@@ -371,9 +382,31 @@ fn maybe<T: Debug + Clone + 'static>(
 /// Text as nobody expects it: empty, or with characters that JSON, a line or a terminal treats in a special way.
 fn text() -> impl Strategy<Value = String> {
     let odd = [
-        "", "\0", "\u{1f}", "\u{7f}", "\u{85}", "\n", "\r\n", "\t", "\"", "\\", "\\n", "\\u0000", "/", "{}", "null",
-        "\u{2028}", "\u{2029}", "\u{202e}", "\u{feff}", "\u{fffd}", "\u{ffff}", "e\u{301}", "\u{1f600}",
-        "\u{10ffff}", "\u{1b}[31m",
+        "",
+        "\0",
+        "\u{1f}",
+        "\u{7f}",
+        "\u{85}",
+        "\n",
+        "\r\n",
+        "\t",
+        "\"",
+        "\\",
+        "\\n",
+        "\\u0000",
+        "/",
+        "{}",
+        "null",
+        "\u{2028}",
+        "\u{2029}",
+        "\u{202e}",
+        "\u{feff}",
+        "\u{fffd}",
+        "\u{ffff}",
+        "e\u{301}",
+        "\u{1f600}",
+        "\u{10ffff}",
+        "\u{1b}[31m",
     ];
     let piece = prop_oneof![select(odd.map(str::to_owned).to_vec()), any::<char>().prop_map(String::from)];
     vec(piece, 0..5).prop_map(|pieces| pieces.concat())

@@ -1,14 +1,17 @@
 //! The examples of the documents that the protocol was described with, as our builders and peers write them.
 
+use std::path::PathBuf;
+
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
     CLIENT_METHOD_NAMES, ClientCapabilities, ContentBlock, CreateTerminalRequest, CreateTerminalResponse,
     FileSystemCapabilities, ImageContent, InitializeRequest, InitializeResponse, KillTerminalRequest,
-    PermissionOption, PermissionOptionKind, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
-    ReleaseTerminalResponse, RequestId, RequestPermissionOutcome, RequestPermissionRequest,
-    RequestPermissionResponse, SelectedPermissionOutcome, SessionNotification, TerminalExitStatus,
-    TerminalOutputRequest, TerminalOutputResponse, ToolCall, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
-    WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
+    PermissionOption, PermissionOptionKind, ReadTextFileRequest, ReadTextFileResponse,
+    ReleaseTerminalRequest, ReleaseTerminalResponse, RequestId, RequestPermissionOutcome,
+    RequestPermissionRequest, RequestPermissionResponse, SelectedPermissionOutcome, SessionNotification,
+    TerminalExitStatus, TerminalOutputRequest, TerminalOutputResponse, ToolCall, ToolCallStatus,
+    ToolCallUpdate, ToolCallUpdateFields, WaitForTerminalExitRequest, WaitForTerminalExitResponse,
+    WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_state::builders::{
     IntoSessionUpdate, content, diff, start, start_edit, start_read, terminal, text, update,
@@ -51,22 +54,25 @@ fn check_update(example: &str, update: impl IntoSessionUpdate, expected: Expect)
 
 fn show(example: &str, line: &str, expected: Expect) {
     let mut shown = line.to_owned();
-    differences("", &parsed(example), &parsed(line), &mut shown);
+    differences("", Some(&parsed(example)), Some(&parsed(line)), &mut shown);
     expected.assert_eq(&shown);
 }
 
 /// Adds a line for each place where the example says something else.
-fn differences(at: &str, example: &Value, ours: &Value, shown: &mut String) {
+fn differences(at: &str, example: Option<&Value>, ours: Option<&Value>, shown: &mut String) {
     match (example, ours) {
-        (Value::Object(example), Value::Object(ours)) => {
-            let keys = example.keys().chain(ours.keys().filter(|key| !example.contains_key(*key)));
-            for key in keys {
-                let value = |object: &serde_json::Map<_, _>| object.get(key).cloned().unwrap_or("(none)".into());
-                differences(&format!("{at}/{key}"), &value(example), &value(ours), shown);
+        (Some(Value::Object(example)), Some(Value::Object(ours))) => {
+            let added = ours.keys().filter(|key| !example.contains_key(*key));
+            for key in example.keys().chain(added) {
+                differences(&format!("{at}/{key}"), example.get(key), ours.get(key), shown);
             }
         }
         (example, ours) if example == ours => {}
-        (example, ours) => *shown += &format!("  {at}: the example has {example}, we have {ours}\n"),
+        (example, ours) => {
+            let [example, ours] =
+                [example, ours].map(|value| value.map_or("nothing".to_owned(), Value::to_string));
+            *shown += &format!("  {at}: the example has {example}, we have {ours}\n");
+        }
     }
 }
 
@@ -90,23 +96,27 @@ fn capabilities_are_read_where_they_belong() {
     }
   }
 }"#;
-    let result = InitializeResponse::new(ProtocolVersion::V1);
-    check_response::<InitializeRequest>(example, &result, expect![[r#"
-        {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}}
-          /result/clientCapabilities: the example has {"fs":{"readTextFile":true,"writeTextFile":true}}, we have "(none)"
-          /result/agentCapabilities: the example has "(none)", we have {"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}}
-          /result/authMethods: the example has "(none)", we have []
-    "#]]);
+    check_response::<InitializeRequest>(
+        example,
+        &InitializeResponse::new(ProtocolVersion::V1),
+        expect![[r#"
+            {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}}
+              /result/clientCapabilities: the example has {"fs":{"readTextFile":true,"writeTextFile":true}}, we have nothing
+              /result/agentCapabilities: the example has nothing, we have {"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}}
+              /result/authMethods: the example has nothing, we have []
+        "#]],
+    );
 
-    let moved = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": parsed(example)["result"] });
+    let moved =
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": parsed(example)["result"] });
     let fs = FileSystemCapabilities::new().read_text_file(true).write_text_file(true);
     check_request(
         &moved.to_string(),
         &InitializeRequest::new(ProtocolVersion::V1).client_capabilities(ClientCapabilities::new().fs(fs)),
         expect![[r#"
             {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":false,"auth":{"terminal":false}}}}
-              /params/clientCapabilities/terminal: the example has "(none)", we have false
-              /params/clientCapabilities/auth: the example has "(none)", we have {"terminal":false}
+              /params/clientCapabilities/terminal: the example has nothing, we have false
+              /params/clientCapabilities/auth: the example has nothing, we have {"terminal":false}
         "#]],
     );
 }
@@ -212,7 +222,7 @@ fn a_tool_call_is_reported() {
         expect![[r#"
             {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"sess_123","update":{"sessionUpdate":"tool_call","toolCallId":"read_001","title":"Reading file","kind":"read","locations":[{"path":"/src/main.py"}],"rawInput":{"path":"/src/main.py"}}}}
               /method: the example has "acp/notification/session_update", we have "session/update"
-              /params/update/status: the example has "pending", we have "(none)"
+              /params/update/status: the example has "pending", we have nothing
         "#]],
     );
     check_update(
@@ -282,8 +292,8 @@ fn allow_or_reject() -> Vec<PermissionOption> {
     ]
 }
 
-/// The call that permission is asked for. The schema's own conversion would add an empty list of content, which takes
-/// earlier content away.
+/// The call as a permission request describes it. The schema's own conversion would add an empty list of content, and
+/// in an update that takes earlier content away.
 fn asked(call: ToolCall) -> ToolCallUpdate {
     let fields = ToolCallUpdateFields::new().title(call.title).kind(call.kind).status(call.status);
     update(call.tool_call_id, fields.locations(call.locations).raw_input(call.raw_input))
@@ -313,7 +323,7 @@ fn permission_is_asked_for_a_call_that_was_announced() {
         call.clone(),
         expect![[r#"
             {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"sess_123","update":{"sessionUpdate":"tool_call","toolCallId":"write_1","title":"Writing to config.json","kind":"edit","locations":[{"path":"/project/config.json"}],"rawInput":{"path":"/project/config.json","content":"{}"}}}}
-              /params/update/status: the example has "pending", we have "(none)"
+              /params/update/status: the example has "pending", we have nothing
         "#]],
     );
     check_request(
@@ -384,7 +394,11 @@ fn permission_is_asked_for_a_call_that_was_announced() {
             "#]],
         ),
     ] {
-        check_response::<RequestPermissionRequest>(example, &RequestPermissionResponse::new(outcome), expected);
+        check_response::<RequestPermissionRequest>(
+            example,
+            &RequestPermissionResponse::new(outcome),
+            expected,
+        );
     }
 }
 
@@ -428,10 +442,9 @@ fn a_tool_call_lives_through_its_phases() {
             )),
             told(update(
                 "call_1",
-                progress
-                    .status(ToolCallStatus::Completed)
-                    .raw_output(json!({ "success": true }))
-                    .content(vec![diff("/project/config.json", Some("{\"debug\": false}"), "{\"debug\": true}")]),
+                progress.status(ToolCallStatus::Completed).raw_output(json!({ "success": true })).content(
+                    vec![diff("/project/config.json", Some("{\"debug\": false}"), "{\"debug\": true}")],
+                ),
             )),
         ],
         expect![[r#"
@@ -481,7 +494,7 @@ fn a_command_runs_in_a_terminal() {
                 CreateTerminalRequest::METHOD,
                 &CreateTerminalRequest::new(session, "npm")
                     .args(vec!["test".to_owned()])
-                    .cwd(std::path::PathBuf::from("/user/project")),
+                    .cwd(PathBuf::from("/user/project")),
             ),
             pair.answer(0, &CreateTerminalResponse::new(id)),
             told(update("t1", ToolCallUpdateFields::new().content(vec![terminal(id)]))),
@@ -555,7 +568,9 @@ fn a_failure_is_an_error_with_a_code_and_its_data() {
         assert_eq!(Failure::from_error(&read), failure);
         line
     });
-    transcript(&lines, expect![[r#"
+    transcript(
+        &lines,
+        expect![[r#"
         {"jsonrpc":"2.0","id":0,"error":{"code":-32002,"message":"Resource not found: /home/user/project/src/main.py","data":{"uri":"/home/user/project/src/main.py"}}}
         {"jsonrpc":"2.0","id":0,"error":{"code":-32002,"message":"Resource not found: session sess_123","data":{"sessionId":"sess_123"}}}
         {"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"/etc/passwd is outside the session's directories","data":{"reason":"outside","path":"/etc/passwd"}}}
@@ -567,5 +582,6 @@ fn a_failure_is_an_error_with_a_code_and_its_data() {
         {"jsonrpc":"2.0","id":0,"error":{"code":-32000,"message":"Authentication required"}}
         {"jsonrpc":"2.0","id":0,"error":{"code":-32800,"message":"Request cancelled"}}
         {"jsonrpc":"2.0","id":0,"error":{"code":-32029,"message":"too many requests at once, the limit is 1024","data":{"limit":1024}}}
-    "#]]);
+    "#]],
+    );
 }

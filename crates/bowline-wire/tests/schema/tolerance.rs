@@ -11,7 +11,8 @@ fn check(script: &str, expected: Expect) {
     let mut shown = String::new();
     for line in script.lines().filter(|line| !line.is_empty()) {
         let (name, text) = line.split_once(' ').unwrap();
-        let allowed = if official::allows(name, &serde_json::from_str(text).unwrap()) { "allowed" } else { "wrong" };
+        let allowed =
+            if official::allows(name, &serde_json::from_str(text).unwrap()) { "allowed" } else { "wrong" };
         let outcome = messages::named(name).rewrite(text).unwrap_or_else(|error| format!("! {error}"));
         shown += &format!("{allowed}: {outcome}\n");
     }
@@ -123,7 +124,8 @@ fn an_answer_that_says_nothing_may_be_null_or_an_empty_object() {
         terminal/kill {} {}
         terminal/release {} {}
         elicitation/create ! !
-    "#]].assert_eq(&shown);
+    "#]]
+    .assert_eq(&shown);
 }
 
 #[test]

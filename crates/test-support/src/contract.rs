@@ -1,4 +1,4 @@
-//! What the agents and clients of this package share of the contract in `tests/peers/README.md`.
+//! What our own agents and clients share of the contract in `tests/peers/README.md`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -114,6 +114,11 @@ impl StepLog {
         {
             self.chunks.push(text.text);
         }
+    }
+
+    /// Whether no chunk has come yet.
+    pub fn has_no_chunk(&self) -> bool {
+        self.chunks.is_empty()
     }
 
     /// Returns the JSON line of the step, which ended so after `took`.

@@ -1,4 +1,4 @@
-//! Bowline's agent for tests and benchmarks, as `tests/peers/README.md` describes it.
+//! Bowline's agent that does what its prompt says, as `tests/peers/README.md` describes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,18 +12,22 @@ use agent_client_protocol_schema::v1::{
     ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind, WaitForTerminalExitRequest,
     WriteTextFileRequest,
 };
-use bowline_benches::contract::Task;
 use bowline_wire::{Agent, AgentContext, CallError, ClientHandle, run_agent};
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::contract::Task;
+
 /// How the agent calls itself.
 const NAME: &str = "bowline-peer";
 
-fn main() -> anyhow::Result<()> {
+/// Serves the client on stdin and stdout until it is gone.
+///
+/// # Errors
+/// Fails when stdin or stdout does.
+pub fn run() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(run_agent(Scripted::default()))?;
-    Ok(())
+    runtime.block_on(run_agent(Scripted::default()))
 }
 
 /// Does what the prompt says.

@@ -1,4 +1,4 @@
-//! Bowline's client for tests and benchmarks, as `tests/peers/README.md` describes it.
+//! Bowline's client that takes the steps of a plan, as `tests/peers/README.md` describes it.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,7 +17,6 @@ use agent_client_protocol_schema::v1::{
     WriteTextFileRequest, WriteTextFileResponse,
 };
 use anyhow::{Context, Result, ensure};
-use bowline_benches::contract::{BenchTexts, ClientArguments, Step, StepLog};
 use bowline_state::failure::Failure;
 use bowline_state::lines::{self, Window};
 use bowline_wire::{AgentHandle, Client, ClientContext, Grace, Limits, spawn_agent};
@@ -26,12 +25,18 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 use tokio::sync::{Notify, watch};
 
-fn main() -> Result<()> {
-    let arguments = ClientArguments::parse(std::env::args().skip(1))?;
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run(arguments))
+use crate::contract::{BenchTexts, ClientArguments, Step, StepLog};
+
+/// Takes the steps that the arguments say, and prints what came of each.
+///
+/// # Errors
+/// Fails when the arguments are wrong, and when the agent does not do as the protocol has it.
+pub fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
+    let arguments = ClientArguments::parse(arguments)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(take_plan(arguments))
 }
 
-async fn run(arguments: ClientArguments) -> Result<()> {
+async fn take_plan(arguments: ClientArguments) -> Result<()> {
     let ClientArguments { approve, plan, agent } = arguments;
     let (program, rest) = agent.split_first().context("the agent's command is missing")?;
     let client = Arc::new(Scripted::new(approve));
@@ -117,10 +122,12 @@ impl Client for Scripted {
     }
 
     async fn session_update(&self, notification: SessionNotification, _: AgentHandle) {
-        if matches!(notification.update, SessionUpdate::AgentMessageChunk(_)) {
+        let mut log = lock(&self.log);
+        let first = log.has_no_chunk() && matches!(notification.update, SessionUpdate::AgentMessageChunk(_));
+        log.record(notification.update);
+        if first {
             self.first_chunk.notify_one();
         }
-        lock(&self.log).record(notification.update);
     }
 
     async fn read_text_file(

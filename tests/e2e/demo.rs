@@ -1,0 +1,153 @@
+//! What a person sees of the `bowline` program.
+
+use std::process::Command;
+
+use expect_test::{Expect, expect};
+
+use crate::programs::{program, run, transcript};
+
+fn check(arguments: &[&str], expected: Expect) {
+    let bowline = program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+    let output = run(Command::new(bowline).args(arguments));
+    expected.assert_eq(&same_every_time(&transcript(&output)));
+}
+
+/// Replaces what differs from run to run: process ids and the folder of the scratch project.
+fn same_every_time(text: &str) -> String {
+    let mut same = String::new();
+    for line in text.lines() {
+        let words = line.split(' ').map(|word| match word {
+            word if word.starts_with("/tmp/") || word.contains("/.tmp") => {
+                let rest = word.rsplit_once("/.tmp").map_or(word, |(_, rest)| rest);
+                format!("$PROJECT{}", &rest[rest.find(['/', '-']).unwrap_or(rest.len())..])
+            }
+            word => word.to_owned(),
+        });
+        let line = words.collect::<Vec<_>>().join(" ");
+        same += &match line.split_once("runs as process ") {
+            Some((before, after)) => {
+                format!(
+                    "{before}runs as process N{}\n",
+                    after.trim_start_matches(|c: char| c.is_ascii_digit())
+                )
+            }
+            None => format!("{line}\n"),
+        };
+    }
+    same
+}
+
+#[test]
+fn the_demo_shows_every_step_and_checks_it() {
+    check(
+        &["demo"],
+        expect![[r#"
+            Two processes and a pipe
+              ✓ bowline-demo runs as process N, speaks version 1 and opened session demo-1
+
+            Reading what is not saved
+              editor │ config.json is open; "debug": true is typed, not saved
+                user │ show config.json
+               agent │ {
+               agent │   "debug": true,
+               agent │   "version": "1.0.0"
+               agent │ }
+              ✓ the agent read the unsaved text, not the disk
+              ✓ the read was reported as a tool call that completed
+                user │ line 3 of config.json
+               agent │   "version": "1.0.0"
+              ✓ one line was read, not the file
+
+            Writing, with permission
+                user │ bump config.json
+                user │ (rejects the edit)
+               agent │ You said no, so I left it as it is.
+              ✓ a rejected edit leaves the disk alone
+              ✓ its tool call failed
+                user │ bump config.json
+                user │ (approves the edit)
+               agent │ Done: the version is 2.0.0 now.
+              ✓ the edit is on disk, with what the user had typed
+              ✓ its tool call completed
+              ✓ the user was asked once for each edit
+
+            What must not work
+                user │ show missing.json
+               agent │ I cannot read it: Resource not found: $PROJECT/missing.json
+              ✓ the answer says: Resource not found
+                user │ show $PROJECT-evil/secret
+               agent │ I cannot read it: $PROJECT-evil/secret is outside the session's directories
+              ✓ the answer says: outside the session's directories
+                user │ show ../secret
+               agent │ I cannot read it: $PROJECT/../secret is outside the session's directories
+              ✓ the answer says: outside the session's directories
+                user │ show config.json
+               agent │ I cannot read it: config.json is a relative path, send an absolute path
+              ✓ the answer says: send an absolute path
+
+            Cancelling
+                user │ wait
+                user │ (cancels the turn)
+              ✓ a cancelled turn ends with the stop reason cancelled
+                user │ hello
+              ✓ the session goes on after it
+              ✓ the agent broke no rule of the protocol
+              ✓ the agent ends when its stdin is closed
+
+            An editor that cannot write
+              ✓ bowline-demo runs as process N, speaks version 1 and opened session demo-1
+                user │ bump config.json
+               agent │ I cannot write it: fs/write_text_file needs clientCapabilities.fs.writeTextFile, which was not advertised
+              ✓ the agent sees that before it sends anything
+
+            All 19 checks hold.
+            --- exit status: 0
+        "#]],
+    );
+}
+
+#[test]
+fn help_says_what_there_is() {
+    check(
+        &["--help"],
+        expect![[r#"
+        The workspace between an editor and a coding agent: unsaved text, reviewed writes, undo
+
+        Usage: bowline <COMMAND>
+
+        Commands:
+          demo  Takes a short tour on a scratch project: a real agent and a real client, two processes over a pipe, every step checked. Needs no key and no network
+          help  Print this message or the help of the given subcommand(s)
+
+        Options:
+          -h, --help     Print help
+          -V, --version  Print version
+        --- exit status: 0
+    "#]],
+    );
+    check(
+        &["--version"],
+        expect![[r#"
+        bowline 0.1.0
+        --- exit status: 0
+    "#]],
+    );
+}
+
+#[test]
+fn a_wrong_command_is_an_error_that_says_what_to_do() {
+    check(
+        &["dmeo"],
+        expect![[r#"
+            --- stderr
+            error: unrecognized subcommand 'dmeo'
+
+              tip: a similar subcommand exists: 'demo'
+
+            Usage: bowline <COMMAND>
+
+            For more information, try '--help'.
+            --- exit status: 2
+        "#]],
+    );
+}

@@ -1,0 +1,208 @@
+//! Our client with agents that others' SDKs serve, and our agent with clients that they serve.
+//!
+//! Every pair takes the same turns and must give the same text.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+use xtask::peers::{Peer, VARIABLE};
+
+use crate::programs::{root, run, transcript};
+
+/// A program that speaks for one end.
+struct End {
+    name: &'static str,
+    command: Vec<String>,
+}
+
+fn ours(end: &str) -> End {
+    let command = match end {
+        "agent" => env!("CARGO_BIN_EXE_bowline-peer-agent"),
+        _ => env!("CARGO_BIN_EXE_bowline-peer-client"),
+    };
+    End { name: "bowline-peer", command: vec![command.to_owned()] }
+}
+
+/// Returns whether a peer can be tested here. One that was installed for this run must be.
+fn is_there(peer: Peer) -> bool {
+    let there = match std::env::var(VARIABLE) {
+        Ok(installed) => installed.split(',').any(|name| name == peer.name()),
+        Err(_) => {
+            let agent = peer.agent(&root());
+            agent.iter().filter(|word| word.contains('/')).all(|word| std::path::Path::new(word).exists())
+        }
+    };
+    if !there {
+        println!("SKIPPED: the {} peer is not installed; run `cargo xtask peers`", peer.name());
+    }
+    there
+}
+
+fn with_agent_of(peer: Peer, name: &'static str) {
+    if is_there(peer) {
+        check(&End { name, command: peer.agent(&root()) }, &ours("client"));
+    }
+}
+
+fn with_client_of(peer: Peer) {
+    if is_there(peer) {
+        check(&ours("agent"), &End { name: "", command: peer.client(&root()) });
+    }
+}
+
+/// Lets the two take the turns of the plan, once approving and once rejecting.
+fn check(agent: &End, client: &End) {
+    let (allowed, written) = take_turns(agent, client, "allow");
+    expected_when_allowed().assert_eq(&allowed);
+    assert_eq!(written.as_deref(), Some(format!("one\ntwo 🐢\nwritten by {}\n", agent.name).as_str()));
+    let (rejected, written) = take_turns(agent, client, "reject");
+    expected_when_rejected().assert_eq(&rejected);
+    assert_eq!(written, None);
+}
+
+fn take_turns(agent: &End, client: &End, approve: &str) -> (String, Option<String>) {
+    let project = tempfile::tempdir().unwrap();
+    let (path, new_path) = (project.path().join("a.txt"), project.path().join("b.txt"));
+    std::fs::write(&path, "one\ntwo 🐢\n").unwrap();
+    let plan = json!([
+        {"prompt": {"do": "flow", "path": path, "newPath": new_path}},
+        {"prompt": {"do": "read", "path": "/bench/200", "count": 200, "inflight": 8}},
+        {"prompt": {"do": "read", "path": "/bench/3000000", "count": 2, "inflight": 2}},
+        {"prompt": {"do": "stream", "count": 2000, "size": 20}},
+        {"prompt": {"do": "wait"}, "cancelOnFirstChunk": true},
+        {"prompt": {"not": "a task \u{2028} \"quoted\""}},
+    ]);
+    let mut command = Command::new(&client.command[0]);
+    command.args(&client.command[1..]).args(["--approve", approve, "--plan", &plan.to_string(), "--"]);
+    let output = run(command.args(&agent.command).current_dir(project.path()));
+    assert!(output.status.success(), "{command:?}\n{}", transcript(&output));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let seen = lines.lines().map(|line| same_every_time(line, agent.name)).collect();
+    (seen, std::fs::read_to_string(new_path).ok())
+}
+
+/// Leaves out what differs from run to run and from peer to peer, and shows one fact a line.
+fn same_every_time(line: &str, agent: &str) -> String {
+    let step: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    if let Some(name) = step.get("agent") {
+        assert_eq!(name, agent);
+        return format!("version {}\n", step["protocolVersion"]);
+    }
+    let mut text = format!("{} after {} updates\n", step["stop"].as_str().unwrap(), step["updates"]);
+    // What JSON does not order comes in the order of the alphabet.
+    let kinds: BTreeMap<String, u64> = serde_json::from_value(step["kinds"].clone()).unwrap();
+    for (kind, count) in kinds {
+        text += &format!("  {kind}: {count}\n");
+    }
+    let mut chunks: Vec<&str> = step["chunks"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    chunks.dedup();
+    for chunk in chunks {
+        match serde_json::from_str::<BTreeMap<String, Value>>(chunk) {
+            Ok(json) => text += &format!("  > {}\n", json!(json)),
+            Err(_) => text += &format!("  > {chunk}\n"),
+        }
+    }
+    text
+}
+
+fn expected_when_allowed() -> Expect {
+    expect![[r#"
+        version 1
+        end_turn after 11 updates
+          agent_message_chunk: 7
+          plan: 1
+          tool_call: 1
+          tool_call_update: 2
+          > read:"one\ntwo 🐢\n"
+          > window:"two 🐢\n"
+          > permission:allow
+          > wrote
+          > missing:-32002
+          > terminal:0:"hello\n"
+          > killed
+        end_turn after 1 updates
+          agent_message_chunk: 1
+          > {"bytes":40000,"reads":200}
+        end_turn after 1 updates
+          agent_message_chunk: 1
+          > {"bytes":6000000,"reads":2}
+        end_turn after 2000 updates
+          agent_message_chunk: 2000
+          > xxxxxxxxxxxxxxxxxxxx
+        cancelled after 1 updates
+          agent_message_chunk: 1
+          > waiting
+        end_turn after 1 updates
+          agent_message_chunk: 1
+          > {"not":"a task   \"quoted\""}
+    "#]]
+}
+
+fn expected_when_rejected() -> Expect {
+    expect![[r#"
+        version 1
+        end_turn after 9 updates
+          agent_message_chunk: 6
+          plan: 1
+          tool_call: 1
+          tool_call_update: 1
+          > read:"one\ntwo 🐢\n"
+          > window:"two 🐢\n"
+          > permission:reject
+          > missing:-32002
+          > terminal:0:"hello\n"
+          > killed
+        end_turn after 1 updates
+          agent_message_chunk: 1
+          > {"bytes":40000,"reads":200}
+        end_turn after 1 updates
+          agent_message_chunk: 1
+          > {"bytes":6000000,"reads":2}
+        end_turn after 2000 updates
+          agent_message_chunk: 2000
+          > xxxxxxxxxxxxxxxxxxxx
+        cancelled after 1 updates
+          agent_message_chunk: 1
+          > waiting
+        end_turn after 1 updates
+          agent_message_chunk: 1
+          > {"not":"a task   \"quoted\""}
+    "#]]
+}
+
+#[test]
+fn our_client_with_our_agent() {
+    check(&ours("agent"), &ours("client"));
+}
+
+#[test]
+fn our_client_with_an_agent_on_the_official_rust_sdk() {
+    with_agent_of(Peer::Rust, "peer-rust");
+}
+
+#[test]
+fn our_client_with_an_agent_on_the_python_sdk() {
+    with_agent_of(Peer::Python, "peer-python");
+}
+
+#[test]
+fn our_client_with_an_agent_on_the_typescript_sdk() {
+    with_agent_of(Peer::TypeScript, "peer-typescript");
+}
+
+#[test]
+fn our_agent_with_a_client_on_the_official_rust_sdk() {
+    with_client_of(Peer::Rust);
+}
+
+#[test]
+fn our_agent_with_a_client_on_the_python_sdk() {
+    with_client_of(Peer::Python);
+}
+
+#[test]
+fn our_agent_with_a_client_on_the_typescript_sdk() {
+    with_client_of(Peer::TypeScript);
+}
