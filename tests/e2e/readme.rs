@@ -8,6 +8,7 @@ use crate::programs::{root, run, transcript};
 const COMMANDS: &[(&str, Shows)] = &[
     ("cargo run --release -- demo", Shows::ChecksHold),
     ("cargo run --release -- --help", Shows::Usage),
+    ("cargo build -p bowline-wire --examples", Shows::Success),
     ("cargo run -p bowline-wire --example client -- target/debug/examples/agent", Shows::EndOfTurn),
     ("cargo xtask bench --help", Shows::Usage),
 ];
@@ -17,6 +18,7 @@ const COMMANDS: &[(&str, Shows)] = &[
 enum Shows {
     ChecksHold,
     Usage,
+    Success,
     EndOfTurn,
 }
 
@@ -28,6 +30,7 @@ fn every_command_of_the_readme_works() {
         let sign = match shows {
             Shows::ChecksHold => "checks hold.",
             Shows::Usage => "Usage:",
+            Shows::Success => "exit status: 0",
             Shows::EndOfTurn => "EndTurn",
         };
         assert!(output.status.success() && text.contains(sign), "{command}\n{text}");

@@ -31,7 +31,16 @@ pub enum Pace {
 /// # Errors
 /// Fails when something cannot be built or installed, and when the benchmark fails.
 pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> {
-    let build = ["build", "--release", "--locked", "--package", "bowline-benches", "--package", "bowline-tests", "--bins"];
+    let build = [
+        "build",
+        "--release",
+        "--locked",
+        "--package",
+        "bowline-benches",
+        "--package",
+        "bowline-tests",
+        "--bins",
+    ];
     run_as_progress(&mut cargo(&world.root, &build))?;
     let mut peers = Vec::new();
     for peer in Peer::ALL {

@@ -9,8 +9,8 @@ use agent_client_protocol_schema::v1::{
     ReadTextFileRequest, ReadTextFileResponse, SessionId, SessionNotification, SessionUpdate, StopReason,
 };
 use anyhow::{Context, Result, bail};
-use test_support::contract::Task;
 use bowline_benches::floor::{Lines, Message, Outbox};
+use test_support::contract::Task;
 
 fn main() -> Result<()> {
     let mut agent = Agent {

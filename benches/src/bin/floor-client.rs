@@ -11,11 +11,11 @@ use agent_client_protocol_schema::v1::{
     ReadTextFileRequest, ReadTextFileResponse, SessionNotification,
 };
 use anyhow::{Context, Result, bail, ensure};
-use test_support::contract::{BenchTexts, ClientArguments, StepLog};
 use bowline_benches::floor::{Lines, Outbox};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use test_support::contract::{BenchTexts, ClientArguments, StepLog};
 
 fn main() -> Result<()> {
     let ClientArguments { plan, agent, .. } = ClientArguments::parse(std::env::args().skip(1))?;

@@ -152,8 +152,9 @@ where
     fn heed(&mut self) {
         if let Some((cancelled, close)) = self.urgent.take() {
             cancelled.into_iter().for_each(|id| self.link.cancel(id));
-            if close {
+            if close && self.phase != Phase::Closing {
                 self.phase = Phase::Closing;
+                self.commands.close();
                 self.link.close();
             }
         }
@@ -164,7 +165,7 @@ where
         while self.link.peer.output_len() < self.limits.high_water {
             match self.commands.poll_recv(cx) {
                 Poll::Ready(Some(command)) => self.link.command(command),
-                // This end holds a sender itself, so the queue is never closed.
+                // The queue has ended only when the connection is closing, and then it is not waited for.
                 Poll::Ready(None) | Poll::Pending => return Poll::Pending,
             }
         }
@@ -304,7 +305,7 @@ where
         }
         let written = self.link.peer.output_len() == 0 && !self.unflushed;
         if self.phase == Phase::Closing {
-            return written;
+            return written && self.commands.is_empty();
         }
         while let Poll::Ready(Some(_)) = self.handlers.poll_join_next(cx) {}
         if self.handlers.is_empty() && self.lane.is_idle() && self.commands.is_empty() && written {
@@ -339,11 +340,8 @@ impl Link {
                     Err(not_sent) => reply.send(Err(not_sent.into())),
                 }
             }
-            Command::Notify { method, params } => {
-                if self.open {
-                    self.peer.notify(&method, params);
-                }
-            }
+            // A client may have closed its end and still read ours.
+            Command::Notify { method, params } => self.peer.notify(&method, params),
             Command::Answer { id, answer } => {
                 self.answered = true;
                 self.running.remove(&id);
@@ -376,7 +374,7 @@ impl Link {
         }
     }
 
-    /// Fails every call that waits, and every later one.
+    /// Fails every call that waits, and every later one. What is not a call still leaves.
     fn close(&mut self) {
         self.open = false;
         for (_, (reply, _)) in self.replies.drain() {

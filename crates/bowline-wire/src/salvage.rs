@@ -23,8 +23,7 @@ pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
     let mut method = false;
     let mut outcome = false;
     if text.take(b'{').is_some() {
-        loop {
-            let Some(key) = text.string() else { break };
+        while let Some(key) = text.string() {
             if text.take(b':').is_none() {
                 break;
             }

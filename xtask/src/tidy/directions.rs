@@ -70,7 +70,8 @@ fn check(file: &File, renames: &[(String, String)]) -> Vec<Finding> {
         let name = dependency.name.as_str();
         let ours = name == TEST_SUPPORT || ALLOWED.iter().any(|(package, _)| *package == name);
         let advice = if name == TEST_SUPPORT && !file.path.starts_with(PEERS) {
-            (!dependency.dev && !TEST_PACKAGES.contains(&package)).then(|| format!("`{name}` is for tests: make it a dev-dependency"))
+            (!dependency.dev && !TEST_PACKAGES.contains(&package))
+                .then(|| format!("`{name}` is for tests: make it a dev-dependency"))
         } else if ours {
             (!allowed.contains(&name))
                 .then(|| format!("`{package}` must not use `{name}`: see the picture in ARCHITECTURE.md"))

@@ -454,7 +454,8 @@ fn a_guess_whose_body_is_json_is_the_message() {
             no guess
         {"jsonrpc": "2.0","method":"m","params":[]}
             no guess
-    "#]].assert_eq(&seen);
+    "#]]
+    .assert_eq(&seen);
     let too_long = "x".repeat(MAX_ID + 1);
     let text = format!(r#"{{"jsonrpc":"2.0","id":"{too_long}","method":"m","params":[]}}"#);
     assert_eq!(show_guess(&text), None);

@@ -124,7 +124,7 @@ fn a_line_may_be_as_long_as_the_limit_and_no_longer() {
             expect![[r#"
                 too long, 9 bytes: "01234567"
                 next
-            "#]#]],
+            "#]],
         );
     }
 }

@@ -652,7 +652,8 @@ fn only_so_many_cancelled_requests_are_remembered() {
         breach: an answer came for the id 0, which no request waits for
         late response 1
         late response 1024
-    "#]].assert_eq(&seen.concat());
+    "#]]
+    .assert_eq(&seen.concat());
 }
 
 /// A batch may wait long for its requests. What is wrong in it waits with them, but not without end.

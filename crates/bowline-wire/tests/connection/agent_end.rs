@@ -239,6 +239,13 @@ async fn a_client_that_goes_away_ends_the_turn_and_the_connection() {
         {"jsonrpc":"2.0","id":1,"result":{"stopReason":"cancelled"}}
         (closed)
     "#]]).await;
+    // One that has closed its end may still read: what was asked before is answered, updates and all.
+    check(&format!("> initialize\n{}\neof", prompt(1, "stream 2")), expect![[r#"
+        {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"0"}}}}
+        {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"1"}}}}
+        {"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}
+        (closed)
+    "#]]).await;
     check(
         &format!("> initialize\n{}\n<\neof", prompt(1, "read /a")),
         expect![[r#"

@@ -10,7 +10,9 @@ use bowline_wire::schema::v1::{
     PromptRequest, ReadTextFileRequest, ReadTextFileResponse, RequestPermissionRequest,
     RequestPermissionResponse, SessionNotification,
 };
+use bowline_wire::body::Body;
 use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Limits, connect_agent, connect_client};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::probe::{Probe, Wire};
@@ -163,4 +165,25 @@ async fn a_notification_handler_that_waits_behind_its_own_notifications_is_told_
     }
     turn.await.expect("no panic").expect("the end of the turn");
     assert!(jammed > 0, "the backlog was never full");
+}
+
+#[tokio::test]
+async fn what_was_queued_before_closing_still_leaves() {
+    let (ours, theirs) = tokio::io::duplex(256);
+    let (reader, writer) = tokio::io::split(ours);
+    let (agent, serving) = connect_client(Arc::new(Editor::new(true)), reader, writer, Limits::DEFAULT);
+    for _ in 0..100 {
+        agent.caller().notify_raw("_note", Body::empty_object()).await.expect("queued");
+    }
+    agent.caller().close();
+    let serving = tokio::spawn(serving);
+    let mut lines = BufReader::new(theirs).lines();
+    let mut count = 0;
+    while let Some(line) = lines.next_line().await.expect("text") {
+        assert_eq!(line, r#"{"jsonrpc":"2.0","method":"_note","params":{}}"#);
+        count += 1;
+    }
+    assert_eq!(count, 100);
+    serving.await.expect("no panic").expect("no error");
+    assert!(matches!(agent.caller().notify_raw("_note", Body::empty_object()).await, Err(CallError::Closed)));
 }

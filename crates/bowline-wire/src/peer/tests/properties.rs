@@ -279,15 +279,14 @@ impl Judge {
         assert!(members == ["jsonrpc", "id", "result"] || members == ["jsonrpc", "id", "error"], "{answer}");
         assert_eq!(answer["jsonrpc"], "2.0");
         let id: RequestId = serde_json::from_value(answer["id"].clone()).unwrap();
-        match self.given.iter().position(|given| *given == id) {
-            Some(at) => drop(self.given.remove(at)),
-            None => {
-                // What was wrong in a batch waits for the rest of it, and a new request may have the same id.
-                assert!(is_batch || !self.owed.contains(&id), "{id} is owed an answer, and another came");
-                assert!(self.refusals > 0, "nobody asked for {answer}");
-                assert!(answer.get("error").is_some());
-                self.refusals -= 1;
-            }
+        if answer.get("result").is_some() {
+            let given = self.given.iter().position(|given| *given == id);
+            self.given.remove(given.expect("an answer that was given"));
+        } else {
+            // What was wrong in a batch waits for the rest of it, and a new request may have the same id.
+            assert!(is_batch || !self.owed.contains(&id), "{id} is owed an answer, and another came");
+            assert!(self.refusals > 0, "nothing was wrong: {answer}");
+            self.refusals -= 1;
         }
         answer["id"].clone()
     }
