@@ -216,8 +216,9 @@ impl<C: Client> ClientService<C> {
 
     fn update(&self, params: Params<'_>) -> Result<BoxFuture<()>, Unproven> {
         let (client, agent) = (Arc::clone(&self.client), self.agent.clone());
-        Ok(match params.read::<SessionNotification>()? {
-            Ok(notification) => Box::pin(async move { client.session_update(notification, agent).await }),
+        // An update is large; on the heap it is not copied on its way to the handler.
+        Ok(match params.read::<Box<SessionNotification>>()? {
+            Ok(notification) => Box::pin(async move { client.session_update(*notification, agent).await }),
             Err(_) => {
                 let update = unknown_update(params);
                 Box::pin(async move { client.unknown_update(update, agent).await })

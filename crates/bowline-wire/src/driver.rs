@@ -176,7 +176,13 @@ where
         while self.link.peer.output_len() > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let filled = self.link.peer.output(&mut slices);
-            match Pin::new(&mut self.writer).poll_write_vectored(cx, &slices[..filled]) {
+            // One piece is the usual case, and the system takes it faster as such.
+            let writer = Pin::new(&mut self.writer);
+            let write = match &slices[..filled] {
+                [piece] => writer.poll_write(cx, piece),
+                pieces => writer.poll_write_vectored(cx, pieces),
+            };
+            match write {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),

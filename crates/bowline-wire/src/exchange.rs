@@ -93,8 +93,11 @@ impl Exchange {
                 self.incoming.insert(id.clone(), self.open_batch);
                 Event::Request { id, method, params }
             }
-            Message::Notification { method, params } if method == PROTOCOL_LEVEL_METHOD_NAMES.cancel_request => {
-                match params.and_then(|params| serde_json::from_str::<CancelRequestNotification>(params.get()).ok())
+            Message::Notification { method, params }
+                if method == PROTOCOL_LEVEL_METHOD_NAMES.cancel_request =>
+            {
+                match params
+                    .and_then(|params| serde_json::from_str::<CancelRequestNotification>(params.get()).ok())
                 {
                     Some(cancel) => Event::Cancel { id: cancel.request_id },
                     None => Event::Notification { method, params },
@@ -145,7 +148,8 @@ impl Exchange {
         if found.is_response {
             return match found.id.as_ref().and_then(|id| self.answered(id)) {
                 Some((id, Wanted::Yes)) => {
-                    let failure = Failure::Internal { reason: format!("the answer cannot be read: {malformed}") };
+                    let failure =
+                        Failure::Internal { reason: format!("the answer cannot be read: {malformed}") };
                     Event::Response { id, outcome: Err(failure.into()) }
                 }
                 Some((id, Wanted::No)) => Event::LateResponse { id },

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest message in bytes, without its newline. A longer one is skipped and answered with an error.
+    /// The longest line in bytes, without its newline. A longer one is skipped and answered with an error.
     pub max_line: usize,
     /// The most messages that one JSON array may carry.
     pub max_batch: usize,

@@ -103,7 +103,10 @@ impl<'a> Cursor<'a> {
                 }
                 b',' | b':' if depth > 0 => self.at += 1,
                 byte if byte.is_ascii_alphanumeric() || b"+-.".contains(&byte) => {
-                    while self.bytes.get(self.at).is_some_and(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b))
+                    while self
+                        .bytes
+                        .get(self.at)
+                        .is_some_and(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b))
                     {
                         self.at += 1;
                     }

@@ -98,9 +98,9 @@ impl<'a> Params<'a> {
     /// # Errors
     /// Fails if a guess could not be read.
     pub fn read<T: DeserializeOwned>(self) -> Result<Result<T, serde_json::Error>, Unproven> {
-        match (methods::decode(self.text()), self) {
-            (Err(_), Params::Guess(_)) => Err(Unproven),
-            (read, _) => Ok(read),
+        match methods::decode(self.text()) {
+            Err(_) if matches!(self, Params::Guess(_)) => Err(Unproven),
+            read => Ok(read),
         }
     }
 

@@ -189,6 +189,19 @@ fn a_large_message_among_small_ones_keeps_its_room() {
     }
 }
 
+#[test]
+fn a_line_stays_where_it_is_while_more_bytes_come() {
+    let mut lines = LineBuffer::new(64 << 20);
+    lines.room().extend_from_slice(&[b'x'; 1 << 20]);
+    lines.room().extend_from_slice(&b"\n{}".repeat(100));
+    lines.room().push(b'\n');
+    let last = std::iter::from_fn(|| lines.next_line()).nth(100);
+    lines.room().extend_from_slice(b"more");
+    lines.push(b"and more\n");
+    assert_eq!(last.map(|line| show(&lines, &line)).as_deref(), Some("{}\n"));
+    assert_eq!(drain(&mut lines), ["moreand more\n"]);
+}
+
 /// The lines of the whole stream, by the rules and without a buffer.
 fn lines_of(max_line: usize, bytes: &[u8]) -> Vec<String> {
     let trim = |nth: usize, line: &[u8]| {

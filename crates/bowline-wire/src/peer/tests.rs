@@ -17,6 +17,8 @@ const SMALL: Limits =
 /// - `<< TEXT`: the other side sends a line without its newline, and ends
 /// - `answer ID JSON`, `fail ID REASON`: its request is answered
 /// - `ask METHOD JSON`, `tell METHOD JSON`, `cancel ID`: a request, a notification, a cancellation of ours
+///
+/// A request for `now` is answered as soon as it is seen.
 fn check(script: &str, expected: Expect) {
     let mut peer = Peer::new(SMALL);
     let steps = script.lines().map(str::trim).filter(|step| !step.is_empty());
@@ -54,6 +56,11 @@ fn run(peer: &mut Peer, step: &str) -> String {
     };
     while let Some(event) = peer.next_event() {
         seen += &(show(&event) + "\n");
+        if let Event::Request { id, method, .. } = event
+            && method == "now"
+        {
+            peer.respond(&id, Ok(Body::empty_object())).unwrap();
+        }
     }
     for line in String::from_utf8(peer.take_output()).unwrap().lines() {
         seen += &format!("> {line}\n");
@@ -494,6 +501,26 @@ fn the_answers_to_a_batch_leave_together() {
 }
 
 #[test]
+fn an_answer_waits_for_the_rest_of_a_batch_that_is_still_being_read() {
+    check(
+        r#"
+        < [{"jsonrpc":"2.0","id":1,"method":"now"},{"jsonrpc":"2.0","id":2,"method":"now"}]
+        < [{"jsonrpc":"2.0","id":1,"method":"now"},7,{"jsonrpc":"2.0","id":2,"method":"later"}]
+        answer 2 {}
+        "#,
+        expect![[r#"
+            request 1 now -
+            request 2 now -
+            > [{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{}}]
+            request 1 now -
+            breach: a message is a JSON object
+            request 2 later -
+            > [{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message is a JSON object"}},{"jsonrpc":"2.0","id":2,"result":{}}]
+        "#]],
+    );
+}
+
+#[test]
 fn a_batch_of_notifications_and_answers_gets_no_answer() {
     check(
         r#"
@@ -678,4 +705,8 @@ fn only_so_many_refusals_wait_for_the_rest_of_their_batch() {
         .sum();
     assert_eq!(answers, 20 + MAX_REFUSALS);
     assert!(!peer.is_flooded());
+
+    peer.receive(b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"},0]\n");
+    while peer.next_event().is_some() {}
+    assert_eq!(peer.output_len(), 0);
 }
