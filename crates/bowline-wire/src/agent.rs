@@ -9,9 +9,9 @@ use agent_client_protocol_schema::v1::{
     CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error, ExtNotification, ExtRequest,
     ExtResponse, ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse,
     ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutRequest,
-    LogoutResponse, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, ResumeSessionRequest,
-    ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
-    SetSessionModeRequest, SetSessionModeResponse,
+    LogoutResponse, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
+    ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
 use bowline_state::capabilities::ClientGate;
 use bowline_state::failure::Failure;
@@ -19,9 +19,7 @@ use bowline_state::version;
 
 use crate::client_handle::ClientHandle;
 use crate::context::Context;
-use crate::dispatch::{
-    self, answer, answer_raw, answer_with, is_extension, raw_params, refuse, unknown,
-};
+use crate::dispatch::{self, answer, answer_raw, answer_with, is_extension, raw_params, refuse, unknown};
 use crate::methods::{self, Request, SetSessionModelRequest, SetSessionModelResponse};
 use crate::peer::Breach;
 use crate::service::{Answer, BoxFuture, CancelSignal, Incoming, Params, Service, Unproven, WeakSignal};
@@ -58,7 +56,11 @@ pub trait Agent: Send + Sync + 'static {
     ) -> impl Future<Output = Result<PromptResponse, Error>> + Send;
 
     /// Learns that the turn of a session is cancelled. The signals of its prompts have fired already.
-    fn cancel(&self, notification: CancelNotification, client: ClientHandle) -> impl Future<Output = ()> + Send {
+    fn cancel(
+        &self,
+        notification: CancelNotification,
+        client: ClientHandle,
+    ) -> impl Future<Output = ()> + Send {
         ready(())
     }
 
@@ -255,7 +257,8 @@ impl<A: Agent> AgentService<A> {
 /// Hands a request to the method of the agent that serves it.
 macro_rules! handle {
     ($service:expr, $incoming:expr, $request:ty, $method:ident) => {
-        $service.call($incoming, |agent, request: $request, cx| async move { agent.$method(request, cx).await })
+        $service
+            .call($incoming, |agent, request: $request, cx| async move { agent.$method(request, cx).await })
     };
 }
 
@@ -289,7 +292,9 @@ impl<A: Agent> AgentService<A> {
             SetSessionConfigOptionRequest::METHOD => {
                 handle!(self, incoming, SetSessionConfigOptionRequest, set_session_config_option)
             }
-            SetSessionModelRequest::METHOD => handle!(self, incoming, SetSessionModelRequest, set_session_model),
+            SetSessionModelRequest::METHOD => {
+                handle!(self, incoming, SetSessionModelRequest, set_session_model)
+            }
             method if is_extension(method) => {
                 let request = ExtRequest::new(method, raw_params(incoming.params)?);
                 let agent = Arc::clone(&self.agent);

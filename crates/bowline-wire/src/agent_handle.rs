@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 
 use agent_client_protocol_schema::v1::{
     AuthenticateRequest, AuthenticateResponse, CancelNotification, CloseSessionRequest, CloseSessionResponse,
-    DeleteSessionRequest, DeleteSessionResponse, ExtNotification, ExtRequest, ExtResponse, ForkSessionRequest,
-    ForkSessionResponse, InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse,
-    LoadSessionRequest, LoadSessionResponse, LogoutRequest, LogoutResponse, McpServer, NewSessionRequest,
-    NewSessionResponse, PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse, SessionId,
-    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
+    DeleteSessionRequest, DeleteSessionResponse, ExtNotification, ExtRequest, ExtResponse,
+    ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse, ListSessionsRequest,
+    ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutRequest, LogoutResponse, McpServer,
+    NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, ResumeSessionRequest,
+    ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+    SetSessionModeRequest, SetSessionModeResponse,
 };
 use bowline_state::capabilities::{AgentGate, AgentMethod, ClientGate, ClientMethod, NotAdvertised};
 use bowline_state::version;
@@ -95,7 +96,10 @@ impl AgentHandle {
     ///
     /// # Errors
     /// Fails as [`CallError`] says.
-    pub async fn authenticate(&self, request: AuthenticateRequest) -> Result<AuthenticateResponse, CallError> {
+    pub async fn authenticate(
+        &self,
+        request: AuthenticateRequest,
+    ) -> Result<AuthenticateResponse, CallError> {
         self.check(AgentMethod::Authenticate)?;
         self.end.caller.call(&request).await
     }
@@ -131,7 +135,10 @@ impl AgentHandle {
     ///
     /// # Errors
     /// Fails as [`CallError`] says.
-    pub async fn resume_session(&self, request: ResumeSessionRequest) -> Result<ResumeSessionResponse, CallError> {
+    pub async fn resume_session(
+        &self,
+        request: ResumeSessionRequest,
+    ) -> Result<ResumeSessionResponse, CallError> {
         self.check_setup(AgentMethod::ResumeSession, &request.mcp_servers, &request.additional_directories)?;
         self.end.caller.call(&request).await
     }
@@ -149,7 +156,10 @@ impl AgentHandle {
     ///
     /// # Errors
     /// Fails as [`CallError`] says.
-    pub async fn list_sessions(&self, request: ListSessionsRequest) -> Result<ListSessionsResponse, CallError> {
+    pub async fn list_sessions(
+        &self,
+        request: ListSessionsRequest,
+    ) -> Result<ListSessionsResponse, CallError> {
         self.check(AgentMethod::ListSessions)?;
         self.end.caller.call(&request).await
     }
@@ -158,7 +168,10 @@ impl AgentHandle {
     ///
     /// # Errors
     /// Fails as [`CallError`] says.
-    pub async fn close_session(&self, request: CloseSessionRequest) -> Result<CloseSessionResponse, CallError> {
+    pub async fn close_session(
+        &self,
+        request: CloseSessionRequest,
+    ) -> Result<CloseSessionResponse, CallError> {
         self.check(AgentMethod::CloseSession)?;
         self.end.caller.call(&request).await
     }
@@ -167,7 +180,10 @@ impl AgentHandle {
     ///
     /// # Errors
     /// Fails as [`CallError`] says.
-    pub async fn delete_session(&self, request: DeleteSessionRequest) -> Result<DeleteSessionResponse, CallError> {
+    pub async fn delete_session(
+        &self,
+        request: DeleteSessionRequest,
+    ) -> Result<DeleteSessionResponse, CallError> {
         self.check(AgentMethod::DeleteSession)?;
         self.end.caller.call(&request).await
     }

@@ -265,7 +265,11 @@ impl Caller {
     ///
     /// # Errors
     /// Fails when the connection is closed.
-    pub async fn notify_raw(&self, method: impl Into<Cow<'static, str>>, params: Body) -> Result<(), CallError> {
+    pub async fn notify_raw(
+        &self,
+        method: impl Into<Cow<'static, str>>,
+        params: Body,
+    ) -> Result<(), CallError> {
         let command = Command::Notify { method: method.into(), params };
         self.line.commands.send(command).await.map_err(|_| CallError::Closed)
     }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,9 @@ use tokio::task::JoinHandle;
 
 use crate::agent_handle::AgentHandle;
 use crate::client::Client;
-use crate::connect::connect_client;
+use crate::connect::attach_client;
+use crate::driver::Driver;
+use crate::eager::Eager;
 use crate::limits::Limits;
 use crate::stdio::widen;
 
@@ -94,12 +97,18 @@ pub fn spawn_agent<C: Client>(
     client: Arc<C>,
     limits: Limits,
 ) -> Result<(AgentHandle, AgentProcess), SpawnError> {
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true);
     let program = command.as_std().get_program().to_string_lossy().into_owned();
     let failed = |source| SpawnError::Start { program: program.clone(), source };
     let mut child = command.spawn().map_err(failed)?;
     let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
-    let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    let (Some(stdin), Some(stdout), Some(stderr)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(failed(io::Error::other("its pipes are missing")));
     };
@@ -107,7 +116,9 @@ pub fn spawn_agent<C: Client>(
     widen(&stdout);
     let tail = Arc::new(Mutex::new(Tail::default()));
     let stderr_ended = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
-    let (agent, serving) = connect_client(client, stdout, stdin, limits);
+    let eager = stdout.as_fd().try_clone_to_owned().ok().map(Eager::new);
+    let (caller, driver) = Driver::new(stdout, stdin, limits);
+    let (agent, serving) = attach_client(client, (caller, driver.eager(eager)));
     let serving = tokio::spawn(serving);
     let process = AgentProcess { child, group, agent: agent.clone(), serving, stderr: tail, stderr_ended };
     Ok((agent, process))

@@ -4,12 +4,12 @@ use std::future::{Future, ready};
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{
-    CLIENT_METHOD_NAMES, CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
-    CreateTerminalRequest, CreateTerminalResponse, Error, ExtNotification, ExtRequest, ExtResponse,
-    KillTerminalRequest, KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
-    ReleaseTerminalResponse, RequestPermissionRequest, RequestPermissionResponse, SessionId, SessionNotification,
-    TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest, WaitForTerminalExitResponse,
-    WriteTextFileRequest, WriteTextFileResponse,
+    CLIENT_METHOD_NAMES, CompleteElicitationNotification, CreateElicitationRequest,
+    CreateElicitationResponse, CreateTerminalRequest, CreateTerminalResponse, Error, ExtNotification,
+    ExtRequest, ExtResponse, KillTerminalRequest, KillTerminalResponse, ReadTextFileRequest,
+    ReadTextFileResponse, ReleaseTerminalRequest, ReleaseTerminalResponse, RequestPermissionRequest,
+    RequestPermissionResponse, SessionId, SessionNotification, TerminalOutputRequest, TerminalOutputResponse,
+    WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_state::capabilities::ClientMethod;
 use bowline_state::failure::Failure;
@@ -17,9 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::agent_handle::AgentHandle;
 use crate::context::Context;
-use crate::dispatch::{
-    answer, answer_raw, is_extension, raw_params, refuse, unknown,
-};
+use crate::dispatch::{answer, answer_raw, is_extension, raw_params, refuse, unknown};
 use crate::methods::Request;
 use crate::peer::Breach;
 use crate::service::{Answer, BoxFuture, Incoming, Params, Service, Unproven};
@@ -256,7 +254,13 @@ impl<C: Client> ClientService<C> {
                 handle!(self, incoming, TerminalOutput, TerminalOutputRequest, terminal_output)
             }
             WaitForTerminalExitRequest::METHOD => {
-                handle!(self, incoming, WaitForTerminalExit, WaitForTerminalExitRequest, wait_for_terminal_exit)
+                handle!(
+                    self,
+                    incoming,
+                    WaitForTerminalExit,
+                    WaitForTerminalExitRequest,
+                    wait_for_terminal_exit
+                )
             }
             KillTerminalRequest::METHOD => {
                 handle!(self, incoming, KillTerminal, KillTerminalRequest, kill_terminal)
@@ -334,5 +338,9 @@ fn unknown_update(params: Params<'_>) -> UnknownUpdate {
     let outline: Option<Outline<'_>> = serde_json::from_str(params.text()).ok();
     let (session_id, update) = outline.map_or((None, None), |outline| (outline.session_id, outline.update));
     let kind: Option<Kind> = update.and_then(|update| serde_json::from_str(update.get()).ok());
-    UnknownUpdate { session_id, kind: kind.and_then(|kind| kind.session_update), params: params.text().to_owned() }
+    UnknownUpdate {
+        session_id,
+        kind: kind.and_then(|kind| kind.session_update),
+        params: params.text().to_owned(),
+    }
 }

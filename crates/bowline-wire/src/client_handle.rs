@@ -3,12 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use agent_client_protocol_schema::v1::{
-    CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse, CreateTerminalRequest,
-    CreateTerminalResponse, ExtNotification, ExtRequest, ExtResponse, KillTerminalRequest, KillTerminalResponse,
-    ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest, ReleaseTerminalResponse,
-    RequestPermissionRequest, RequestPermissionResponse, SessionId, SessionNotification,
-    TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest, WaitForTerminalExitResponse,
-    WriteTextFileRequest, WriteTextFileResponse,
+    CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
+    CreateTerminalRequest, CreateTerminalResponse, ExtNotification, ExtRequest, ExtResponse,
+    KillTerminalRequest, KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse,
+    ReleaseTerminalRequest, ReleaseTerminalResponse, RequestPermissionRequest, RequestPermissionResponse,
+    SessionId, SessionNotification, TerminalOutputRequest, TerminalOutputResponse,
+    WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_state::builders::IntoSessionUpdate;
 use bowline_state::capabilities::{ClientGate, ClientMethod, NotAdvertised};
@@ -105,7 +105,10 @@ impl ClientHandle {
     ///
     /// # Errors
     /// Fails as [`CallError`] says.
-    pub async fn read_text_file(&self, request: ReadTextFileRequest) -> Result<ReadTextFileResponse, CallError> {
+    pub async fn read_text_file(
+        &self,
+        request: ReadTextFileRequest,
+    ) -> Result<ReadTextFileResponse, CallError> {
         self.check(ClientMethod::ReadTextFile)?;
         self.end.caller.call(&request).await
     }
@@ -162,7 +165,10 @@ impl ClientHandle {
     ///
     /// # Errors
     /// Fails as [`CallError`] says.
-    pub async fn kill_terminal(&self, request: KillTerminalRequest) -> Result<KillTerminalResponse, CallError> {
+    pub async fn kill_terminal(
+        &self,
+        request: KillTerminalRequest,
+    ) -> Result<KillTerminalResponse, CallError> {
         self.check(ClientMethod::KillTerminal)?;
         self.end.caller.call(&request).await
     }
@@ -225,6 +231,9 @@ pub(crate) async fn extension_call(caller: &Caller, request: ExtRequest) -> Resu
     Ok(ExtResponse::new(answer.into()))
 }
 
-pub(crate) async fn extension_notify(caller: &Caller, notification: ExtNotification) -> Result<(), CallError> {
+pub(crate) async fn extension_notify(
+    caller: &Caller,
+    notification: ExtNotification,
+) -> Result<(), CallError> {
     caller.notify_raw(notification.method.to_string(), Body::raw(&notification.params)).await
 }

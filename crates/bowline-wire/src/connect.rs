@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::agent::{Agent, AgentService};
 use crate::agent_handle::AgentHandle;
+use crate::caller::Caller;
 use crate::client::{Client, ClientService};
 use crate::client_handle::ClientHandle;
 use crate::driver::Driver;
@@ -26,7 +27,18 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    let (caller, driver) = Driver::new(reader, writer, limits);
+    attach_agent(agent, Driver::new(reader, writer, limits))
+}
+
+fn attach_agent<A, R, W>(
+    agent: Arc<A>,
+    (caller, driver): (Caller, Driver<R, W>),
+) -> (ClientHandle, impl Future<Output = io::Result<()>> + Send)
+where
+    A: Agent,
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
     let client = ClientHandle::new(caller);
     let service = AgentService::new(agent, client.clone());
     (client, driver.run(service))
@@ -45,7 +57,18 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    let (caller, driver) = Driver::new(reader, writer, limits);
+    attach_client(client, Driver::new(reader, writer, limits))
+}
+
+pub(crate) fn attach_client<C, R, W>(
+    client: Arc<C>,
+    (caller, driver): (Caller, Driver<R, W>),
+) -> (AgentHandle, impl Future<Output = io::Result<()>> + Send)
+where
+    C: Client,
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
     let agent = AgentHandle::new(caller);
     let service = ClientService::new(client, agent.clone());
     (agent, driver.run(service))
@@ -58,7 +81,9 @@ where
 /// # Errors
 /// Fails when stdin or stdout does. That the client is gone is no error.
 pub async fn run_agent(agent: impl Agent) -> io::Result<()> {
-    let (_client, serving) = connect_agent(Arc::new(agent), stdio::reader(), stdio::writer(), Limits::DEFAULT);
+    let (reader, eager) = stdio::reader();
+    let (caller, driver) = Driver::new(reader, stdio::writer(), Limits::DEFAULT);
+    let (_client, serving) = attach_agent(Arc::new(agent), (caller, driver.eager(eager)));
     // As a task of its own the connection is woken by its handlers without a detour over the runtime's driver.
     tokio::spawn(serving).await.map_err(io::Error::other)?
 }

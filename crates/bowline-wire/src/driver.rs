@@ -20,6 +20,7 @@ use tokio::time::Sleep;
 
 use crate::body::Body;
 use crate::caller::{CallError, Caller, Command, Order, Reply, Urgent};
+use crate::eager::Eager;
 use crate::envelope::{Guess, Head};
 use crate::lane::Lane;
 use crate::limits::Limits;
@@ -48,6 +49,9 @@ pub struct Driver<R, W> {
     phase: Phase,
     drain: Option<Pin<Box<Sleep>>>,
     unflushed: bool,
+    /// Whether something was written since the input was last looked for.
+    wrote: bool,
+    eager: Option<Eager>,
 }
 
 /// How far a connection has come.
@@ -102,8 +106,16 @@ where
             phase: Phase::Open,
             drain: None,
             unflushed: false,
+            wrote: false,
+            eager: None,
         };
         (caller, driver)
+    }
+
+    /// Lets the connection look for answers before it waits for them.
+    pub(crate) fn eager(mut self, eager: Option<Eager>) -> Self {
+        self.eager = eager;
+        self
     }
 
     /// Serves until the other side ends, [`Caller::close`] is called, or reading or writing fails.
@@ -142,7 +154,7 @@ where
                 return Poll::Ready(Ok(()));
             }
             let room = self.link.peer.output_len() < self.limits.high_water;
-            if !read && (queue_waits || !room) {
+            if !read && (queue_waits || !room) && !self.look(service, cx)? {
                 return Poll::Pending;
             }
         }
@@ -189,6 +201,7 @@ where
                 Poll::Ready(Ok(n)) => {
                     self.link.peer.consume_output(n);
                     self.unflushed = true;
+                    self.wrote = true;
                 }
             }
         }
@@ -225,6 +238,17 @@ where
         Ok(Poll::Ready(()))
     }
 
+    /// Looks for input that should come soon. Returns whether it came.
+    fn look(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<bool> {
+        let expecting = std::mem::take(&mut self.wrote) && !self.link.replies.is_empty() && self.may_read();
+        let Some(eager) = self.eager.as_mut().filter(|_| expecting) else { return Ok(false) };
+        let came = eager.look(self.link.peer.room());
+        if came {
+            self.serve(service, cx)?;
+        }
+        Ok(came)
+    }
+
     /// Acts on everything that has been read.
     fn serve(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<()> {
         loop {
@@ -233,7 +257,9 @@ where
             }
             let Link { peer, replies, .. } = &mut self.link;
             let lane_idle = self.lane.is_idle();
-            let Some(next) = peer.next(|guess| take(guess, service, replies, lane_idle)) else { return Ok(()) };
+            let Some(next) = peer.next(|guess| take(guess, service, replies, lane_idle)) else {
+                return Ok(());
+            };
             match next {
                 Next::Taken(Taken::Request(id, answer, cancel)) => self.answer(id, answer, cancel, cx),
                 Next::Taken(Taken::Notification(handler, size)) => self.lane.notification(handler, size, cx),
@@ -241,7 +267,8 @@ where
                 Next::Event(Event::Request { id, method, params }) => {
                     let cancel = CancelSignal::new();
                     let params = params.into();
-                    let incoming = Incoming { id: id.clone(), method: &method, params, cancel: cancel.clone() };
+                    let incoming =
+                        Incoming { id: id.clone(), method: &method, params, cancel: cancel.clone() };
                     let answer = guard(|| service.request(incoming)).and_then(Result::ok);
                     self.answer(id, answer.unwrap_or(Answer::Now(Err(panicked()))), cancel, cx);
                 }
@@ -370,8 +397,12 @@ impl Link {
 
     /// Fails the calls whose answers cannot come before the caller is done.
     fn unjam(&mut self) {
-        let jammed: Vec<i64> =
-            self.replies.iter().filter(|(_, (_, order))| *order == Order::InsideNotification).map(|(id, _)| *id).collect();
+        let jammed: Vec<i64> = self
+            .replies
+            .iter()
+            .filter(|(_, (_, order))| *order == Order::InsideNotification)
+            .map(|(id, _)| *id)
+            .collect();
         for id in &jammed {
             self.peer.cancel(*id);
             if let Some((reply, _)) = self.replies.remove(id) {

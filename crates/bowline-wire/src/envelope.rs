@@ -176,6 +176,10 @@ impl<'a> Parts<'a> {
             }
             (None, Some(id), Some(result), None) => Ok(Message::Response { id, outcome: Ok(result) }),
             (None, Some(id), None, Some(error)) => Ok(Message::Response { id, outcome: Err(error) }),
+            // In JavaScript an undefined result is left out.
+            (None, Some(id), None, None) if version => {
+                Ok(Message::Response { id, outcome: Ok(RawValue::NULL) })
+            }
             // Some peers send `"result": null` beside the error that they mean.
             (None, Some(id), Some(result), Some(error)) if result.get() == "null" => {
                 Ok(Message::Response { id, outcome: Err(error) })

@@ -76,7 +76,8 @@ impl Lane {
     /// Polls the handler of the current notification and returns whether it has to wait.
     fn is_busy(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(handler) = &mut self.current else { return false };
-        let polled = catch_unwind(AssertUnwindSafe(|| IN_NOTIFICATION.sync_scope((), || handler.as_mut().poll(cx))));
+        let polled =
+            catch_unwind(AssertUnwindSafe(|| IN_NOTIFICATION.sync_scope((), || handler.as_mut().poll(cx))));
         // A handler that panicked is done: there is nobody to tell.
         let busy = polled.unwrap_or(Poll::Ready(())).is_pending();
         if !busy {

@@ -16,6 +16,7 @@ mod connect;
 mod context;
 mod dispatch;
 pub mod driver;
+mod eager;
 mod envelope;
 mod exchange;
 mod framing;

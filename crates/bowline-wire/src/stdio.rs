@@ -11,21 +11,27 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
+use crate::eager::Eager;
+
 /// How large the kernel's buffer of a pipe is made, where that is allowed. Large messages then need fewer switches
 /// between the two processes.
 const PIPE_SIZE: usize = 1 << 20;
 
-/// Opens standard input.
-pub(crate) fn reader() -> Box<dyn AsyncRead + Unpin + Send> {
+/// Opens standard input, and a second way to it where there is one.
+pub(crate) fn reader() -> (Box<dyn AsyncRead + Unpin + Send>, Option<Eager>) {
     // Opening the pipe anew gives it a file description of its own. To make the inherited one non-blocking would
     // make it so for every process that shares it.
     if let Ok(pipe) = pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
         widen(&pipe);
-        return Box::new(pipe);
+        let eager = pipe.as_fd().try_clone_to_owned().ok().map(Eager::new);
+        return (Box::new(pipe), eager);
     }
     match socket(std::io::stdin().as_fd()) {
-        Some(socket) => Box::new(socket),
-        None => Box::new(tokio::io::stdin()),
+        Some(socket) => {
+            let eager = socket.as_fd().try_clone_to_owned().ok().map(Eager::new);
+            (Box::new(socket), eager)
+        }
+        None => (Box::new(tokio::io::stdin()), None),
     }
 }
 

@@ -1,5 +1,11 @@
 //! Agents as real processes that fail to start, die, flood stderr, or will not go.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should say so and stop"
+)]
+
 use std::sync::Arc;
 use std::time::Duration;
 

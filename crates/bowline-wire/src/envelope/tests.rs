@@ -177,7 +177,7 @@ fn a_message_must_have_the_shape_of_one() {
             {"jsonrpc":"2.0"}
                 ! Shape, Salvaged { id: None, is_response: false }
             {"jsonrpc":"2.0","id":1}
-                ! Shape, Salvaged { id: Some(Number(1)), is_response: false }
+                response Number(1) null
             {"jsonrpc":"2.0","id":1,"method":"m","result":1}
                 ! Shape, Salvaged { id: Some(Number(1)), is_response: false }
             {"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":"no"}}

@@ -437,8 +437,7 @@ fn every_bad_message_gets_one_error_and_the_next_is_served() {
             > {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"an id is a string of at most 1024 bytes or an integer"}}
             breach: "jsonrpc" must be "2.0"
             > {"jsonrpc":"2.0","id":4,"error":{"code":-32600,"message":"\"jsonrpc\" must be \"2.0\""}}
-            breach: a message has a "method", or an "id" with either a "result" or an "error"
-            > {"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"a message has a \"method\", or an \"id\" with either a \"result\" or an \"error\""}}
+            breach: an answer came for the id 5, which no request waits for
             breach: a message is a JSON object
             > {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"a message is a JSON object"}}
             breach: the message is not valid JSON
