@@ -148,8 +148,10 @@ where
             queue_waits = queue_waits || self.take_commands(cx).is_pending();
             self.lane.poll(cx);
             self.poll_write(cx)?;
-            let read = !input_waits && self.may_read() && self.poll_read(service, cx)?.is_ready();
-            input_waits = !read;
+            let asked = !input_waits && self.may_read();
+            let read = asked && self.poll_read(service, cx)?.is_ready();
+            // Input that may not be taken now has not said that it will wake this task.
+            input_waits = input_waits || asked && !read;
             if self.poll_end(cx) {
                 return Poll::Ready(Ok(()));
             }
