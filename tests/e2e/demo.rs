@@ -92,7 +92,7 @@ fn the_demo_shows_every_step_and_checks_it() {
                 user │ hello
               ✓ the session goes on after it
               ✓ the agent broke no rule of the protocol
-              ✓ the agent ends when its stdin is closed
+              ✓ the agent ended when its stdin was closed
 
             An editor that cannot write
               ✓ bowline-demo runs as process N, speaks version 1 and opened session demo-1

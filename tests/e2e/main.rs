@@ -9,6 +9,7 @@
 
 mod demo;
 mod examples;
+mod methods;
 mod peers;
 mod programs;
 mod readme;

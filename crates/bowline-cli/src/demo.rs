@@ -37,26 +37,31 @@ pub(crate) async fn run() -> Result<()> {
     let mut tour = Tour::default();
 
     tour.title("Two processes and a pipe");
-    let (stage, process) = Stage::open(&mut tour, &directory, Decision::Allow(Lifetime::Once), true).await?;
-    read_steps(&mut tour, &stage, &config).await?;
-    write_steps(&mut tour, &stage, &config).await?;
-    refusal_steps(&mut tour, &stage, &directory).await?;
-    cancel_step(&mut tour, &stage).await?;
+    let (stage, process) = Stage::open(&mut tour, &directory, true).await?;
+    let steps = async {
+        read_steps(&mut tour, &stage, &config).await?;
+        write_steps(&mut tour, &stage, &config).await?;
+        refusal_steps(&mut tour, &stage, &directory).await?;
+        cancel_step(&mut tour, &stage).await
+    };
+    let steps = steps.await;
+    let exit = process.shutdown(Grace::default()).await;
+    steps.with_context(|| exit.to_string())?;
     tour.check("the agent broke no rule of the protocol", stage.editor.breaches().is_empty(), || {
         stage.editor.breaches().join("; ")
     });
-    let exit = process.shutdown(Grace::default()).await;
     let clean = exit.status.is_some_and(|status| status.success());
-    tour.check("the agent ends when its stdin is closed", clean, || exit.to_string());
+    tour.check("the agent ended when its stdin was closed", clean, || exit.to_string());
 
     tour.title("An editor that cannot write");
-    let (stage, process) = Stage::open(&mut tour, &directory, Decision::Allow(Lifetime::Once), false).await?;
-    let said = stage.ask(&tour, &format!("bump {}", config.display())).await?.last_words();
+    let (stage, process) = Stage::open(&mut tour, &directory, false).await?;
+    let said = stage.ask(&tour, &format!("bump {}", config.display())).await.map(|turn| turn.last_words());
+    let exit = process.shutdown(Grace::default()).await;
+    let said = said.with_context(|| exit.to_string())?;
     tour.say("agent", &said);
     tour.check("the agent sees that before it sends anything", said.contains("not advertised"), || {
         said.clone()
     });
-    process.shutdown(Grace::default()).await;
     tour.finish()
 }
 
@@ -154,14 +159,10 @@ struct Stage {
 }
 
 impl Stage {
-    async fn open(
-        tour: &mut Tour,
-        directory: &Path,
-        person: Decision,
-        may_write: bool,
-    ) -> Result<(Self, AgentProcess)> {
+    /// Starts the agent for an editor that can write, or for one that cannot.
+    async fn open(tour: &mut Tour, directory: &Path, may_write: bool) -> Result<(Self, AgentProcess)> {
         let roots = Roots::new(Root { path: LexicalPath::parse(directory)?, mode: RootMode::Writable });
-        let editor = Arc::new(Editor::new(roots, person));
+        let editor = Arc::new(Editor::new(roots, Decision::Allow(Lifetime::Once)));
         let mut command = Command::new(std::env::current_exe().context("cannot find the bowline program")?);
         command.arg("__demo-agent").current_dir(directory);
         let (agent, process) = spawn_agent(command, Arc::clone(&editor), Limits::DEFAULT)?;

@@ -1,0 +1,5 @@
+//! The agent with every method, as a program.
+
+fn main() -> std::io::Result<()> {
+    test_support::complete_agent::run()
+}
