@@ -207,6 +207,11 @@ face = { package = "bowline-host", path = "../bowline-host" }
 name = "bowline-benches"
 [dependencies]
 test-support.workspace = true
+//- crates/bowline-cli/Cargo.toml
+[package]
+name = "bowline-cli"
+[dependencies]
+test-support.workspace = true
 //- crates/bowline-wire/Cargo.toml
 [package]
 name = "bowline-wire"
@@ -214,7 +219,7 @@ name = "bowline-wire"
 test-support.workspace = true
 "#,
             crates_depend_in_one_direction,
-            expect!["benches/Cargo.toml:4: `test-support` is for tests: make it a dev-dependency"],
+            expect!["crates/bowline-cli/Cargo.toml:4: `test-support` is for tests: make it a dev-dependency"],
         );
     }
 
