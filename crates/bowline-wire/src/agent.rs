@@ -33,7 +33,8 @@ pub type AgentContext = Context<ClientHandle>;
 /// after the other.
 #[expect(unused_variables, reason = "the names of the parameters are documentation")]
 pub trait Agent: Send + Sync + 'static {
-    /// Agrees on capabilities. The version is negotiated by the library, whatever the answer says.
+    /// Agrees on capabilities. The version is negotiated by the library, whatever the answer says. It is called once, even
+    /// if it fails.
     fn initialize(
         &self,
         request: InitializeRequest,
@@ -181,11 +182,12 @@ pub trait Agent: Send + Sync + 'static {
         ready(())
     }
 
-    /// Sees the params of every message of the client as they came, before it is handled. Fields that the schema does not
-    /// have are still in them. This runs on the connection's task and should be quick.
+    /// Sees the params of every request and notification of the client that could be read, as they came, before its handler
+    /// runs; `{}` if there were none. Fields that the schema does not have are still in them. This runs on the
+    /// connection's task and should be quick.
     fn inspect(&self, method: &str, params: &str) {}
 
-    /// Learns that the client sent something that the protocol forbids. It has been answered.
+    /// Learns that the client sent something that the protocol forbids. What can be answered has been.
     fn breach(&self, breach: Breach) {}
 }
 

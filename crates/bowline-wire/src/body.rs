@@ -29,7 +29,7 @@ impl Body {
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         let json = Scratch::write(|json| serde_json::to_writer(json, value))?;
         // Compact JSON has line breaks only where a value brought its own text.
-        let has_break = memchr::memchr(b'\n', &json).is_some();
+        let has_break = memchr::memchr2(b'\n', b'\r', &json).is_some();
         Ok(if has_break { Body::one_line(json) } else { Body { json } })
     }
 

@@ -10,7 +10,7 @@ use bowline_state::capabilities::NotAdvertised;
 use bowline_state::failure::Failure;
 use bowline_state::version::UnsupportedVersion;
 use serde_json::value::RawValue;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::body::Body;
 use crate::methods::{self, Notification, Request};
@@ -47,8 +47,8 @@ pub enum CallError {
     /// The params cannot be written as JSON.
     #[error("the params cannot be sent: {0}")]
     Params(serde_json::Error),
-    /// A notification handler waits for this answer, and the answer is behind notifications that wait for the
-    /// handler.
+    /// A notification handler waits for this, while reading has stopped because too many notifications wait for the
+    /// handler. A task that the handler has spawned is not told.
     #[error("the answer is behind notifications that wait for the caller")]
     Jammed,
 }
@@ -75,6 +75,7 @@ pub struct Caller {
 struct Line {
     commands: mpsc::Sender<Command>,
     urgent: Arc<Urgent>,
+    jammed: watch::Receiver<bool>,
     next_id: AtomicI64,
 }
 
@@ -139,8 +140,6 @@ pub(crate) enum Order {
     AfterNotifications,
     /// At once.
     AtOnce,
-    /// At once, and a notification handler waits for it.
-    InsideNotification,
 }
 
 /// Hands an answer to whoever waits for it.
@@ -216,12 +215,17 @@ tokio::task_local! {
     pub(crate) static IN_NOTIFICATION: ();
 }
 
+fn is_in_notification() -> bool {
+    IN_NOTIFICATION.try_with(|()| ()).is_ok()
+}
+
 impl Caller {
-    pub(crate) fn new(queue: usize) -> (Self, mpsc::Receiver<Command>, Arc<Urgent>) {
+    pub(crate) fn new(queue: usize) -> (Self, mpsc::Receiver<Command>, Arc<Urgent>, watch::Sender<bool>) {
         let (commands, commands_out) = mpsc::channel(queue.max(1));
         let urgent = Arc::new(Urgent::default());
-        let line = Line { commands, urgent: Arc::clone(&urgent), next_id: AtomicI64::new(0) };
-        (Caller { line: Arc::new(line) }, commands_out, urgent)
+        let (jam, jammed) = watch::channel(false);
+        let line = Line { commands, urgent: Arc::clone(&urgent), jammed, next_id: AtomicI64::new(0) };
+        (Caller { line: Arc::new(line) }, commands_out, urgent, jam)
     }
 
     /// Queues the answer of a handler. When the connection is gone, nobody waits for it.
@@ -253,9 +257,9 @@ impl Caller {
     /// Sends a notification. Waits while too much is queued; then it is on its way.
     ///
     /// # Errors
-    /// Fails when the connection is closed.
+    /// Fails when the connection is closed, or as [`CallError::Jammed`] says.
     pub async fn notify<N: Notification>(&self, notification: &N) -> Result<(), CallError> {
-        let permit = self.line.commands.reserve().await.map_err(|_| CallError::Closed)?;
+        let permit = self.room().await?;
         let params = Body::of(notification).map_err(CallError::Params)?;
         permit.send(Command::Notify { method: Cow::Borrowed(N::METHOD), params });
         Ok(())
@@ -270,11 +274,12 @@ impl Caller {
         method: impl Into<Cow<'static, str>>,
         params: Body,
     ) -> Result<(), CallError> {
-        let command = Command::Notify { method: method.into(), params };
-        self.line.commands.send(command).await.map_err(|_| CallError::Closed)
+        self.room().await?.send(Command::Notify { method: method.into(), params });
+        Ok(())
     }
 
-    /// Ends the connection once what is queued has been written.
+    /// Ends the connection once what is queued has been written, or the time to drain is over. Requests of the other
+    /// side that are not answered by then are not answered any more; their handlers are told to stop.
     pub fn close(&self) {
         self.line.urgent.note(|notes| notes.close = true);
     }
@@ -284,6 +289,20 @@ impl Caller {
         self.line.commands.closed().await;
     }
 
+    /// Waits for room in the queue. A notification handler does not wait while reading has stopped for its sake.
+    async fn room(&self) -> Result<mpsc::Permit<'_, Command>, CallError> {
+        let room = self.line.commands.reserve();
+        if is_in_notification() {
+            let mut jammed = self.line.jammed.clone();
+            return tokio::select! {
+                biased;
+                room = room => room.map_err(|_| CallError::Closed),
+                Ok(_) = jammed.wait_for(|jammed| *jammed) => Err(CallError::Jammed),
+            };
+        }
+        room.await.map_err(|_| CallError::Closed)
+    }
+
     async fn send<T: Send + 'static>(
         &self,
         method: Cow<'static, str>,
@@ -291,15 +310,26 @@ impl Caller {
         params: impl FnOnce() -> Result<Body, serde_json::Error>,
         read: fn(&str) -> Result<T, serde_json::Error>,
     ) -> Result<T, CallError> {
-        let order = if IN_NOTIFICATION.try_with(|()| ()).is_ok() { Order::InsideNotification } else { order };
-        let permit = self.line.commands.reserve().await.map_err(|_| CallError::Closed)?;
+        let inside = is_in_notification();
+        // Its answer cannot wait for the notification that the caller handles.
+        let order = if inside { Order::AtOnce } else { order };
+        let permit = self.room().await?;
         let params = params().map_err(CallError::Params)?;
         let id = self.line.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         let reply = Reply(Box::new(Reading { method: method.clone(), sender, read }));
         permit.send(Command::Call { id, method, params, reply, order });
         let mut unanswered = CancelOnDrop { id, urgent: Some(&self.line.urgent) };
-        let answer = receiver.await;
+        let answer = if inside {
+            let mut jammed = self.line.jammed.clone();
+            tokio::select! {
+                biased;
+                answer = receiver => answer,
+                Ok(_) = jammed.wait_for(|jammed| *jammed) => return Err(CallError::Jammed),
+            }
+        } else {
+            receiver.await
+        };
         unanswered.urgent = None;
         answer.unwrap_or(Err(CallError::Closed))
     }

@@ -92,6 +92,9 @@ pub struct AgentProcess {
 ///
 /// # Errors
 /// Fails when the program cannot be started.
+///
+/// # Panics
+/// Panics outside of a tokio runtime with IO and time enabled.
 pub fn spawn_agent<C: Client>(
     mut command: Command,
     client: Arc<C>,
@@ -137,9 +140,10 @@ impl AgentProcess {
         self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text()
     }
 
-    /// Waits until the process ends by itself.
+    /// Waits until the process ends by itself, and kills what it left behind in its process group.
     pub async fn wait(&mut self) -> AgentExit {
         let status = self.child.wait().await.ok();
+        self.group.end();
         self.exit(status).await
     }
 
@@ -159,20 +163,22 @@ impl AgentProcess {
                 self.child.wait().await.ok()
             }
         };
-        self.group.signal(Signal::KILL);
+        self.group.end();
         self.exit(status).await
     }
 
     async fn exit(&mut self, status: Option<ExitStatus>) -> AgentExit {
         // A process that outlives the agent may hold its stderr open; what came by then is enough.
-        drop(tokio::time::timeout(Duration::from_millis(100), &mut self.stderr_ended).await);
+        if !self.stderr_ended.is_finished() {
+            drop(tokio::time::timeout(Duration::from_millis(100), &mut self.stderr_ended).await);
+        }
         AgentExit { status, stderr: self.stderr() }
     }
 }
 
 impl Drop for AgentProcess {
     fn drop(&mut self) {
-        self.group.signal(Signal::KILL);
+        self.group.end();
         self.serving.abort();
         self.stderr_ended.abort();
     }
@@ -183,6 +189,12 @@ impl Drop for AgentProcess {
 struct Group(Option<Pid>);
 
 impl Group {
+    /// Kills all that is left of the group, once: later its number may be another's.
+    fn end(&mut self) {
+        self.signal(Signal::KILL);
+        self.0 = None;
+    }
+
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.0 {
             // A group without members is what we want.

@@ -150,11 +150,12 @@ pub trait Client: Send + Sync + 'static {
         ready(())
     }
 
-    /// Sees the params of every message of the agent as they came, before it is handled. Fields that the schema does not
-    /// have are still in them. This runs on the connection's task and should be quick.
+    /// Sees the params of every request and notification of the agent that could be read, as they came, before its handler
+    /// runs; `{}` if there were none. Fields that the schema does not have are still in them. This runs on the
+    /// connection's task and should be quick.
     fn inspect(&self, method: &str, params: &str) {}
 
-    /// Learns that the agent sent something that the protocol forbids. It has been answered.
+    /// Learns that the agent sent something that the protocol forbids. What can be answered has been.
     fn breach(&self, breach: Breach) {}
 }
 

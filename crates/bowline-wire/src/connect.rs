@@ -80,6 +80,9 @@ where
 ///
 /// # Errors
 /// Fails when stdin or stdout does. That the client is gone is no error.
+///
+/// # Panics
+/// Panics outside of a tokio runtime with IO and time enabled.
 pub async fn run_agent(agent: impl Agent) -> io::Result<()> {
     let (reader, eager) = stdio::reader();
     let (caller, driver) = Driver::new(reader, stdio::writer(), Limits::DEFAULT);

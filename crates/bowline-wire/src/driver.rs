@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
@@ -42,6 +42,8 @@ pub struct Driver<R, W> {
     lane: Lane,
     commands: mpsc::Receiver<Command>,
     urgent: Arc<Urgent>,
+    /// Whether reading has stopped because notifications wait for their handler.
+    jammed: watch::Sender<bool>,
     waker: Waker,
     caller: Caller,
     handlers: JoinSet<()>,
@@ -51,6 +53,10 @@ pub struct Driver<R, W> {
     unflushed: bool,
     /// Whether something was written since the input was last looked for.
     wrote: bool,
+    // Invariant: what `jammed` was last told.
+    is_jammed: bool,
+    /// Whether the other side can no longer be written to. What it wrote before is still read.
+    write_failed: bool,
     eager: Option<Eager>,
 }
 
@@ -85,7 +91,10 @@ where
 {
     /// Makes a connection over two halves of a stream. It does nothing until it runs.
     pub fn new(reader: R, writer: W, limits: Limits) -> (Caller, Self) {
-        let (caller, commands, urgent) = Caller::new(limits.queue);
+        // With nothing allowed at all nothing would ever move.
+        let limits =
+            Limits { high_water: limits.high_water.max(1), max_backlog: limits.max_backlog.max(1), ..limits };
+        let (caller, commands, urgent, jammed) = Caller::new(limits.queue);
         let driver = Driver {
             reader,
             writer,
@@ -99,6 +108,7 @@ where
             lane: Lane::default(),
             commands,
             urgent,
+            jammed,
             waker: Waker::noop().clone(),
             caller: caller.clone(),
             handlers: JoinSet::new(),
@@ -107,6 +117,8 @@ where
             drain: None,
             unflushed: false,
             wrote: false,
+            is_jammed: false,
+            write_failed: false,
             eager: None,
         };
         (caller, driver)
@@ -122,8 +134,12 @@ where
     ///
     /// # Errors
     /// Fails when reading or writing does. That the other side is gone is no error.
+    ///
+    /// # Panics
+    /// Panics outside of a tokio runtime with time enabled.
     pub async fn run(mut self, mut service: impl Service) -> io::Result<()> {
         let result = poll_fn(|cx| self.poll(&mut service, cx)).await;
+        self.lane.hand_over();
         self.link.close();
         // Calls still in the queue must not wait for ever.
         self.commands.close();
@@ -170,6 +186,8 @@ where
                 self.phase = Phase::Closing;
                 self.commands.close();
                 self.link.close();
+                self.link.running.values().for_each(CancelSignal::fire);
+                self.drain = Some(Box::pin(tokio::time::sleep(self.limits.drain)));
             }
         }
     }
@@ -188,6 +206,11 @@ where
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.link.peer.output_len() > 0 {
+            if self.write_failed {
+                drop(self.link.peer.take_output());
+                self.unflushed = false;
+                return Ok(());
+            }
             let mut slices = [IoSlice::new(&[]); SLICES];
             let filled = self.link.peer.output(&mut slices);
             // One piece is the usual case, and the system takes it faster as such.
@@ -198,6 +221,10 @@ where
             };
             match write {
                 Poll::Pending => return Ok(()),
+                Poll::Ready(Err(error)) if is_gone(&error) => {
+                    self.write_failed = true;
+                    self.drain.get_or_insert_with(|| Box::pin(tokio::time::sleep(self.limits.drain)));
+                }
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(n)) => {
@@ -218,11 +245,12 @@ where
 
     /// Whether more input may be taken. If not, something else must move first, and wakes this task.
     fn may_read(&mut self) -> bool {
-        if self.lane.size() >= self.limits.max_backlog {
-            self.link.unjam();
-            return false;
+        let jammed = self.lane.size() >= self.limits.max_backlog;
+        if jammed != self.is_jammed {
+            self.is_jammed = jammed;
+            self.jammed.send_replace(jammed);
         }
-        self.phase == Phase::Open && !self.link.peer.is_flooded()
+        self.phase == Phase::Open && !jammed && !self.link.peer.is_flooded()
     }
 
     fn poll_read(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
@@ -319,15 +347,14 @@ where
 
     fn answer_now(&mut self, id: RequestId, answer: Result<Body, Error>) {
         // What the handler sent before it answered must leave before the answer does.
-        while let Ok(command) = self.commands.try_recv() {
-            self.link.command(command);
+        while self.link.peer.output_len() < self.limits.high_water {
+            match self.commands.try_recv() {
+                Ok(command) => self.link.command(command),
+                Err(_) => return self.link.respond(&id, answer),
+            }
         }
-        if self.link.peer.output_len() < self.limits.high_water {
-            self.link.respond(&id, answer);
-        } else {
-            let caller = self.caller.clone();
-            self.handlers.spawn(async move { caller.answer(id, answer).await });
-        }
+        let caller = self.caller.clone();
+        self.handlers.spawn(async move { caller.answer(id, answer).await });
     }
 
     /// Whether the connection is over.
@@ -336,19 +363,17 @@ where
             while self.handlers.try_join_next().is_some() {}
         }
         if self.phase == Phase::Open {
-            return false;
+            return self.write_failed && self.drained(cx);
         }
         let written = self.link.peer.output_len() == 0 && !self.unflushed;
         if self.phase == Phase::Closing {
-            return written && self.commands.is_empty();
+            return written && self.commands.is_empty() || self.drained(cx);
         }
         while let Poll::Ready(Some(_)) = self.handlers.poll_join_next(cx) {}
         if self.handlers.is_empty() && self.lane.is_idle() && self.commands.is_empty() && written {
             return true;
         }
-        while let Some(drain) = &mut self.drain
-            && drain.as_mut().poll(cx).is_ready()
-        {
+        while self.drained(cx) {
             if self.phase == Phase::Stopping {
                 return true;
             }
@@ -357,6 +382,11 @@ where
             self.drain = Some(Box::pin(tokio::time::sleep(self.limits.drain)));
         }
         false
+    }
+
+    /// Whether the time to finish is over.
+    fn drained(&mut self, cx: &mut Context<'_>) -> bool {
+        self.drain.as_mut().is_some_and(|drain| drain.as_mut().poll(cx).is_ready())
     }
 }
 
@@ -397,22 +427,6 @@ impl Link {
         }
     }
 
-    /// Fails the calls whose answers cannot come before the caller is done.
-    fn unjam(&mut self) {
-        let jammed: Vec<i64> = self
-            .replies
-            .iter()
-            .filter(|(_, (_, order))| *order == Order::InsideNotification)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in &jammed {
-            self.peer.cancel(*id);
-            if let Some((reply, _)) = self.replies.remove(id) {
-                reply.send(Err(CallError::Jammed));
-            }
-        }
-    }
-
     /// Fails every call that waits, and every later one. What is not a call still leaves.
     fn close(&mut self) {
         self.open = false;
@@ -441,12 +455,16 @@ fn take(
         Head::Request { id, method } => {
             let cancel = CancelSignal::new();
             let incoming = Incoming { id: id.clone(), method, params, cancel: cancel.clone() };
-            let answer = guard(|| service.request(incoming))?.ok()?;
+            let answer = match guard(|| service.request(incoming)) {
+                Some(answer) => answer.ok()?,
+                None => Answer::Now(Err(panicked())),
+            };
             Some(Taken::Request(id, answer, cancel))
         }
-        Head::Notification { method } => match guard(|| service.notification(method, params))?.ok()? {
-            Some(handler) => Some(Taken::Notification(handler, guess.body.len())),
-            None => Some(Taken::Done),
+        Head::Notification { method } => match guard(|| service.notification(method, params)) {
+            Some(Err(_)) => None,
+            Some(Ok(Some(handler))) => Some(Taken::Notification(handler, guess.body.len())),
+            Some(Ok(None)) | None => Some(Taken::Done),
         },
         Head::Result { id } => {
             let (reply, order) = replies.remove(&id)?;

@@ -87,8 +87,9 @@ pub(crate) fn parse_batch(text: &str, limit: usize) -> Result<Vec<&RawValue>, Ma
     }
 }
 
-/// A message in the form that almost every peer writes, split without being read. That `body` is JSON and that nothing
-/// follows it is not known; it is once the body could be read as a whole.
+/// A message in the form that almost every peer writes, split without being read. That nothing follows `body` is not
+/// known; it is once the body could be read as a whole. What a type passes over on purpose (the schema counts a field
+/// that cannot be read as missing) is then not known to be JSON.
 #[derive(Debug)]
 pub(crate) struct Guess<'a> {
     pub(crate) head: Head<'a>,

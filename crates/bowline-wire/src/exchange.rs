@@ -32,6 +32,8 @@ pub(crate) struct Exchange {
     batches: HashMap<u64, Batch>,
     // Invariant: the sum of `Batch::refusals`, at most `MAX_REFUSALS`.
     held: usize,
+    // Invariant: the sum of `Batch::bytes`, at most `Limits::high_water`.
+    held_bytes: usize,
     open_batch: Option<u64>,
     next_batch: u64,
     pub(crate) outbox: Outbox,
@@ -54,6 +56,8 @@ struct Batch {
     answers: Vec<u8>,
     /// How many of the answers are refusals.
     refusals: usize,
+    /// How long the results and errors in it are that requests were answered with.
+    bytes: usize,
 }
 
 impl Exchange {
@@ -66,6 +70,7 @@ impl Exchange {
             next_id: 0,
             batches: HashMap::new(),
             held: 0,
+            held_bytes: 0,
             open_batch: None,
             next_batch: 0,
             outbox: Outbox::default(),
@@ -239,19 +244,28 @@ impl Exchange {
             Ok(result) => ("result", result),
             Err(error) => ("error", error_body(&error)),
         };
-        match batch.and_then(|key| Some((key, self.batches.get_mut(&key)?))) {
-            None => {
+        let held = self.held_bytes + body.as_bytes().len();
+        match batch.and_then(|key| self.batches.get_mut(&key)) {
+            Some(batch) if held <= self.limits.high_water => {
+                batch.waiting -= 1;
+                batch.bytes += body.as_bytes().len();
+                self.held_bytes = held;
+                batch.add(Some(id), name, &body);
+            }
+            batch => {
+                // Batches that wait for their requests hold so much that this answer leaves by itself.
+                if let Some(batch) = batch {
+                    batch.waiting -= 1;
+                }
                 self.outbox.append(|out| {
                     start(out, Some(id));
                     member(out, name);
                 });
                 self.finish(body);
             }
-            Some((key, batch)) => {
-                batch.waiting -= 1;
-                batch.add(Some(id), name, &body);
-                self.send_batch(key);
-            }
+        }
+        if let Some(key) = batch {
+            self.send_batch(key);
         }
         Ok(())
     }
@@ -299,6 +313,7 @@ impl Exchange {
             && let Some(batch) = self.batches.remove(&key)
             && !batch.answers.is_empty()
         {
+            self.held_bytes -= batch.bytes;
             self.outbox.append(|out| out.push(b'['));
             self.outbox.push_owned(batch.answers);
             self.outbox.append(|out| out.extend_from_slice(b"]\n"));

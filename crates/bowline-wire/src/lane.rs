@@ -39,6 +39,7 @@ impl Lane {
             self.current = Some(handler);
             self.is_busy(cx);
         } else {
+            let size = size + size_of_val(&*handler);
             self.push(Item::Notification(handler), size);
         }
     }
@@ -48,9 +49,26 @@ impl Lane {
         if self.is_idle() {
             reply.send(outcome);
         } else {
-            let size = outcome.as_ref().map_or(0, |answer| answer.get().len());
+            let size = match &outcome {
+                Ok(answer) => answer.get().len(),
+                Err(error) => size_of_error(error),
+            };
             self.push(Item::Answer(reply, outcome.map(ToOwned::to_owned)), size);
         }
+    }
+
+    /// Hands over the answers that wait. What was to be handled before them is given up.
+    pub(crate) fn hand_over(&mut self) {
+        self.current = None;
+        for (item, _) in self.waiting.drain(..) {
+            if let Item::Answer(reply, outcome) = item {
+                match outcome {
+                    Ok(answer) => reply.send(Ok(&answer)),
+                    Err(error) => reply.send(Err(error)),
+                }
+            }
+        }
+        self.size = 0;
     }
 
     fn push(&mut self, item: Item, size: usize) {
@@ -84,5 +102,15 @@ impl Lane {
             self.current = None;
         }
         busy
+    }
+}
+
+/// About how much memory an error takes.
+fn size_of_error(error: &CallError) -> usize {
+    match error {
+        CallError::Refused(error) => {
+            error.message.len() + error.data.as_ref().map_or(0, |data| data.to_string().len())
+        }
+        _ => 0,
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-/// What one connection may hold at most. Every field is a cap on something that the other side can make grow.
+/// What one connection may hold, send and wait at most.
+///
+/// A message is taken whole and a read brings up to 1 MiB, so `high_water`, `max_backlog` and the bound on refusals may
+/// each be passed by what one message or one read brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -21,7 +24,7 @@ pub struct Limits {
     /// Bytes of notifications that wait for a slow notification handler. When full, reading stops.
     pub max_backlog: usize,
     /// How long running handlers may go on after the other side has closed, before they are told to stop, and
-    /// once more until they are dropped.
+    /// once more until they are dropped. Also how long a connection that is closed here tries to write the rest.
     pub drain: Duration,
 }
 

@@ -131,3 +131,21 @@ async fn dropping_the_process_kills_all_of_it() {
     gone(&pid).await;
     gone(&child).await;
 }
+
+#[tokio::test]
+async fn waiting_twice_gives_the_same_and_shutting_down_after_it_does_no_harm() {
+    let (_agent, mut process) = spawn("echo gone >&2; exit 3");
+    let first = process.wait().await.to_string();
+    assert_eq!(process.wait().await.to_string(), first);
+    assert_eq!(process.shutdown(Grace::default()).await.to_string(), first);
+}
+
+#[tokio::test]
+async fn the_last_answer_of_an_agent_counts_even_if_it_cannot_be_written_to_any_more() {
+    let (agent, _process) = spawn(
+        r#"read request; exec 0<&-; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}'; exit 0"#,
+    );
+    let note = agent.caller().notify_raw("_note", bowline_wire::body::Body::empty_object());
+    let (answer, _) = tokio::join!(initialize(&agent), note);
+    answer.expect("the answer that was written before the end");
+}

@@ -709,3 +709,23 @@ fn only_so_many_refusals_wait_for_the_rest_of_their_batch() {
     while peer.next_event().is_some() {}
     assert_eq!(peer.output_len(), 0);
 }
+
+#[test]
+fn a_batch_that_waits_holds_only_so_much_of_its_answers() {
+    let mut limits = Limits::DEFAULT;
+    limits.high_water = 30;
+    let mut peer = Peer::new(limits);
+    peer.receive(
+        br#"[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"},{"jsonrpc":"2.0","id":3,"method":"m"}]"#,
+    );
+    peer.receive(b"\n");
+    while peer.next_event().is_some() {}
+    for (id, answer) in [(1, "twenty characters...."), (2, "twenty characters...."), (3, "short")] {
+        peer.respond(&RequestId::Number(id), Ok(Body::of(answer).unwrap())).unwrap();
+    }
+    expect![[r#"
+        {"jsonrpc":"2.0","id":2,"result":"twenty characters...."}
+        [{"jsonrpc":"2.0","id":1,"result":"twenty characters...."},{"jsonrpc":"2.0","id":3,"result":"short"}]
+    "#]]
+    .assert_eq(&String::from_utf8(peer.take_output()).unwrap());
+}

@@ -187,3 +187,36 @@ async fn what_was_queued_before_closing_still_leaves() {
     serving.await.expect("no panic").expect("no error");
     assert!(matches!(agent.caller().notify_raw("_note", Body::empty_object()).await, Err(CallError::Closed)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_asks_and_never_reads_is_held_back() {
+    let mut wire = Wire::to(Probe, Limits::DEFAULT, 4096);
+    wire.send(br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#).await;
+    wire.receive().await;
+    let mut sent = 0_u32;
+    let flood = async {
+        loop {
+            wire.send(
+                format!(r#"{{"jsonrpc":"2.0","id":{sent},"method":"_echo","params":"{:0200}"}}"#, 0)
+                    .as_bytes(),
+            )
+            .await;
+            sent += 1;
+        }
+    };
+    // Time stands still until nothing else can move.
+    assert!(tokio::time::timeout(Duration::from_secs(1), flood).await.is_err());
+    // 256 KiB of answers, 1,024 more that wait, then 4,096 refusals: then it is not listened to any more.
+    assert!(sent < 10_000, "{sent} requests were taken");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_for_a_peer_that_never_reads() {
+    let (ours, _theirs) = tokio::io::duplex(16);
+    let (reader, writer) = tokio::io::split(ours);
+    let (agent, serving) = connect_client(Arc::new(Editor::new(true)), reader, writer, Limits::DEFAULT);
+    let serving = tokio::spawn(serving);
+    agent.caller().notify_raw("_a_note_that_does_not_fit", Body::empty_object()).await.expect("queued");
+    agent.caller().close();
+    serving.await.expect("no panic").expect("no error");
+}
