@@ -6,6 +6,7 @@
 mod copies;
 mod directions;
 mod length;
+mod machine;
 mod mask;
 mod module_docs;
 mod readme;
@@ -14,7 +15,6 @@ mod source;
 mod test_habits;
 mod tree;
 mod words;
-mod workplace;
 
 #[cfg(test)]
 mod fixture;
@@ -24,13 +24,13 @@ use std::fmt;
 pub use copies::no_copied_code;
 pub use directions::crates_depend_in_one_direction;
 pub use length::files_stay_short;
+pub use machine::nothing_names_a_machine;
 pub use module_docs::{every_file_starts_with_its_subject, no_mod_rs};
 pub use readme::readme_commands_are_tested;
 pub use side_effects::libraries_leave_the_process_alone;
 pub use source::{Line, Source};
 pub use test_habits::{no_ignored_tests, no_sleeping_tests};
 pub use tree::{File, Tree};
-pub use workplace::nothing_names_a_private_workplace;
 
 /// A repository as the rules see it: every file as text, and the Rust files also line by line.
 #[derive(Debug)]

@@ -58,6 +58,6 @@ fn readme_commands_are_tested() {
 }
 
 #[test]
-fn nothing_names_a_private_workplace() {
-    holds(tidy::nothing_names_a_private_workplace);
+fn nothing_names_a_machine() {
+    holds(tidy::nothing_names_a_machine);
 }

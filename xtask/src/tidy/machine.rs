@@ -2,8 +2,8 @@
 
 use super::{Finding, Repo, Source};
 
-/// Folders at the root of somebody's machine; `home` counts with any user but the placeholder.
-const PRIVATE_FOLDERS: [&str; 2] = ["work", "root"];
+/// Where the folders of users are. They count with any user but the placeholder.
+const HOMES: [&str; 2] = ["home", "Users"];
 
 /// The user that examples of the protocol's documentation use.
 const PLACEHOLDER_USER: &str = "user";
@@ -18,7 +18,7 @@ const REGISTRIES: [&str; 5] = [
 ];
 
 /// No text file names a registry's host, and none but test data names a folder of somebody's machine.
-pub fn nothing_names_a_private_workplace(repo: &Repo) -> Vec<Finding> {
+pub fn nothing_names_a_machine(repo: &Repo) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in &repo.tree.files {
         let source = repo.sources.iter().find(|source| source.path == file.path);
@@ -46,7 +46,7 @@ fn is_test_data(path: &str, source: Option<&Source>, index: usize) -> bool {
     }
 }
 
-/// The first absolute path in `line` that starts in a private folder, cut after the part that gives it away.
+/// The first absolute path in `line` that starts in a user's folder, cut after the part that gives it away.
 fn private_folder(line: &str) -> Option<&str> {
     line.match_indices('/').find_map(|(at, _)| {
         // In the middle of a relative path or an address, a slash starts nothing.
@@ -55,10 +55,7 @@ fn private_folder(line: &str) -> Option<&str> {
         }
         let rest = &line[at + 1..];
         let (first, below) = rest.split_once('/')?;
-        if PRIVATE_FOLDERS.contains(&first) {
-            return Some(&line[at..at + first.len() + 2]);
-        }
-        let (user, _) = below.split_once('/').filter(|_| first == "home")?;
+        let (user, _) = below.split_once('/').filter(|_| HOMES.contains(&first))?;
         let named = user != PLACEHOLDER_USER
             && !user.is_empty()
             && user.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
@@ -68,7 +65,7 @@ fn private_folder(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{REGISTRIES, nothing_names_a_private_workplace};
+    use super::{REGISTRIES, nothing_names_a_machine};
     use crate::tidy::fixture::{check, repo};
     use expect_test::expect;
 
@@ -77,34 +74,31 @@ mod tests {
         check(
             "
 //- notes.md
-see /work/main/notes and (/root/.cargo)
-run /home/alice/bin/x
-but src/work/a.rs, https://host/work/, $ROOT/work/, /home/user/project/, /home/<user>/ and /workshop/ are fine
+run /home/me/bin/x and (/Users/me/x)
+but src/home/a/b.rs, https://host/home/a/, $ROOT/home/a/, /home/user/project/, /home/<user>/ and /homes/a/b are fine
 //- src/a.rs
-const HERE: &str = \"/root/x\";
+const HERE: &str = \"/Users/me/x\";
 #[cfg(test)]
 mod tests {
-    const THERE: &str = \"/work/x\";
+    const THERE: &str = \"/home/me/x\";
 }
 //- tests/data/session.jsonl
-{\"path\":\"/work/x\"}
+{\"path\":\"/home/me/x\"}
 //- tests/peers/python/agent.py
-open('/root/log')
+open('/home/me/log')
 ",
-            nothing_names_a_private_workplace,
+            nothing_names_a_machine,
             expect![[r#"
-                notes.md:1: `/work/` is a path of somebody's machine: use a relative path or a temporary folder
-                notes.md:2: `/home/alice/` is a path of somebody's machine: use a relative path or a temporary folder
-                src/a.rs:1: `/root/` is a path of somebody's machine: use a relative path or a temporary folder
-                tests/peers/python/agent.py:1: `/root/` is a path of somebody's machine: use a relative path or a temporary folder"#]],
+                notes.md:1: `/home/me/` is a path of somebody's machine: use a relative path or a temporary folder
+                src/a.rs:1: `/Users/me/` is a path of somebody's machine: use a relative path or a temporary folder
+                tests/peers/python/agent.py:1: `/home/me/` is a path of somebody's machine: use a relative path or a temporary folder"#]],
         );
     }
 
     #[test]
     fn every_registry_is_found_even_in_test_data() {
         for host in REGISTRIES {
-            let findings =
-                nothing_names_a_private_workplace(&repo(&format!("//- tests/x.lock\nhttps://{host}/x\n")));
+            let findings = nothing_names_a_machine(&repo(&format!("//- tests/x.lock\nhttps://{host}/x\n")));
             assert_eq!(findings.len(), 1, "{host}");
         }
     }
