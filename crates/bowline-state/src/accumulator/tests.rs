@@ -899,3 +899,15 @@ fn a_change_of_a_call_does_not_copy_what_it_holds() {
     assert!(Arc::ptr_eq(before.raw_output.as_ref().unwrap(), after.raw_output.as_ref().unwrap()));
     assert!(Arc::ptr_eq(&before.content, &after.content));
 }
+
+#[test]
+fn the_text_of_a_message_is_that_of_its_chunks() {
+    let mut session = SessionAccumulator::new();
+    for text in ["Hel", "lo"] {
+        let chunk = serde_json::json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
+        let notification = serde_json::json!({"sessionId": "s", "update": chunk});
+        session.apply(&serde_json::from_value(notification).unwrap()).unwrap();
+    }
+    let texts: Vec<String> = session.snapshot().messages().map(|message| message.text()).collect();
+    assert_eq!(texts, ["Hello"]);
+}
