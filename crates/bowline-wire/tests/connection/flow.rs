@@ -195,7 +195,7 @@ async fn a_peer_that_asks_and_never_reads_is_held_back() {
     wire.receive().await;
     let mut sent = 0_u32;
     let flood = async {
-        loop {
+        while sent < 20_000 {
             wire.send(
                 format!(r#"{{"jsonrpc":"2.0","id":{sent},"method":"_echo","params":"{:0200}"}}"#, 0)
                     .as_bytes(),
