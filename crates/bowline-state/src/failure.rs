@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::capabilities::NotAdvertised;
 use crate::lines::PastEnd;
+use crate::merge::{ConflictHunk, MAX_HUNKS};
 use crate::paths::{PathFault, Refusal};
 
 /// The longest text, in bytes, that a message quotes from a peer.
@@ -64,6 +65,34 @@ pub enum Failure {
     PastEnd {
         /// How many lines there are.
         lines: u64,
+    },
+    /// The text is too large to be given at once.
+    #[error("{} has {bytes} bytes, a read gives at most {limit}: read a window with line and limit", quote(.path))]
+    TooLarge {
+        /// The file as it was asked for.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// How much a read gives.
+        limit: u64,
+    },
+    /// The file cannot be read and written as text.
+    #[error("{} cannot be read as text: {}", quote(.path), quote(.why))]
+    NotText {
+        /// The file as it was asked for.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+    /// Somebody else changed what is to be written. Nothing was written.
+    #[error("{}: {}", quote(.path), quote(.why))]
+    Conflict {
+        /// The file as it was asked for.
+        path: String,
+        /// What happened, and what to do.
+        why: String,
+        /// The places that both changed, if they are known.
+        hunks: Vec<ConflictHunk>,
     },
     /// Nobody serves the method.
     #[error("method not found{}", suffix(.method))]
@@ -139,6 +168,19 @@ impl Failure {
                 (Some(OUTSIDE), Some(path), _) => Self::OutsideRoots { path },
                 (Some(RELATIVE), Some(path), _) => Self::RelativePath { path },
                 (Some(PAST_END), _, Some(lines)) => Self::PastEnd { lines },
+                (Some(TOO_LARGE), Some(path), _) => Self::TooLarge {
+                    path,
+                    bytes: number("bytes").unwrap_or_default(),
+                    limit: number("limit").unwrap_or_default(),
+                },
+                (Some(NOT_TEXT), Some(path), _) => {
+                    Self::NotText { path, why: text("why").unwrap_or_default() }
+                }
+                (Some(CONFLICT), Some(path), _) => {
+                    let hunks = error.data.as_ref().and_then(|data| data.get("hunks")?.as_array());
+                    let hunks = hunks.into_iter().flatten().take(MAX_HUNKS).map(read_hunk).collect();
+                    Self::Conflict { path, why: text("why").unwrap_or_default(), hunks }
+                }
                 _ => Self::InvalidParams { reason: reason(error) },
             },
             ErrorCode::MethodNotFound => match (text("method"), text("capability")) {
@@ -181,6 +223,15 @@ impl From<Failure> for Error {
             }
             Failure::PastEnd { lines } => {
                 error(ErrorCode::InvalidParams, text).data(json!({ "reason": PAST_END, "lines": lines }))
+            }
+            Failure::TooLarge { path, bytes, limit } => error(ErrorCode::InvalidParams, text)
+                .data(json!({ "reason": TOO_LARGE, "path": clip(path), "bytes": bytes, "limit": limit })),
+            Failure::NotText { path, why } => error(ErrorCode::InvalidParams, text)
+                .data(json!({ "reason": NOT_TEXT, "path": clip(path), "why": clip(why) })),
+            Failure::Conflict { path, why, hunks } => {
+                let hunks: Vec<Value> = hunks.into_iter().take(MAX_HUNKS).map(write_hunk).collect();
+                error(ErrorCode::InvalidParams, text)
+                    .data(json!({ "reason": CONFLICT, "path": clip(path), "why": clip(why), "hunks": hunks }))
             }
             Failure::UnknownMethod { method } => standard(ErrorCode::MethodNotFound, suffix(&method))
                 .data(method.map(|method| json!({ "method": clip(method) }))),
@@ -257,6 +308,9 @@ pub fn quote(text: &str) -> String {
 const OUTSIDE: &str = "outside";
 const RELATIVE: &str = "relative";
 const PAST_END: &str = "past_end";
+const TOO_LARGE: &str = "too_large";
+const NOT_TEXT: &str = "not_text";
+const CONFLICT: &str = "conflict";
 
 const ELLIPSIS: &str = "…";
 
@@ -268,6 +322,18 @@ fn reason(error: &Error) -> String {
         Some(Value::String(detail)) => concise(&format!("{}: {detail}", error.message)),
         Some(data) => concise(&format!("{}: {data}", error.message)),
     }
+}
+
+fn write_hunk(hunk: ConflictHunk) -> Value {
+    let ConflictHunk { line, base, ours, theirs } = hunk;
+    json!({ "line": line, "base": clip(base), "ours": clip(ours), "theirs": clip(theirs) })
+}
+
+/// Reads a place of a conflict; what a peer leaves out is empty.
+fn read_hunk(hunk: &Value) -> ConflictHunk {
+    let text = |key: &str| hunk.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let line = hunk.get("line").and_then(Value::as_u64).unwrap_or_default();
+    ConflictHunk { line, base: text("base"), ours: text("ours"), theirs: text("theirs") }
 }
 
 fn concise(text: &str) -> String {

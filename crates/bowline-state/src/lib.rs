@@ -6,11 +6,20 @@
 pub mod accumulator;
 pub mod builders;
 pub mod capabilities;
+pub mod changes;
+pub mod diff;
+pub mod documents;
 pub mod failure;
+pub mod ledger;
 pub mod lines;
+pub mod merge;
+pub mod observation;
 pub mod paths;
 pub mod permission;
+pub mod recovery;
+pub mod text;
 pub mod tracker;
+pub mod undo;
 pub mod version;
 
 pub use agent_client_protocol_schema as schema;

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+pub mod index;
+
 /// Which lines are wanted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Window {
@@ -45,7 +47,12 @@ pub struct LineCounter {
 impl LineCounter {
     /// Takes in the next bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
-        self.ends += count_ends(bytes);
+        self.pass(bytes, count_ends(bytes));
+    }
+
+    /// Takes in bytes of which somebody has counted the line ends.
+    fn pass(&mut self, bytes: &[u8], ends: u64) {
+        self.ends += ends;
         if let Some(last) = bytes.last() {
             self.open = *last != b'\n';
         }
@@ -75,8 +82,23 @@ impl WindowScanner {
     /// Returns a scanner at the start of a text.
     #[must_use]
     pub fn new(window: Window) -> Self {
-        let skip = u64::from(window.line.unwrap_or(1)).saturating_sub(1);
-        Self { seen: LineCounter::default(), skip, left: window.limit.map(u64::from), reached: skip == 0 }
+        Self::starting_at(window, 0)
+    }
+
+    /// Returns a scanner that is fed from a place after that many line ends on, such as [`index::LineIndex::start_for`] finds.
+    ///
+    /// The place is in a line before the window's first, or at the very start of that one; it has text after it, unless
+    /// it is the start of the text.
+    #[must_use]
+    pub fn starting_at(window: Window, newlines_before: u64) -> Self {
+        let ends_before_window = u64::from(window.line.unwrap_or(1)).saturating_sub(1);
+        Self {
+            seen: LineCounter { ends: newlines_before, open: false },
+            skip: ends_before_window.saturating_sub(newlines_before),
+            left: window.limit.map(u64::from),
+            // Only the first line is there before there is text in it.
+            reached: ends_before_window == 0,
+        }
     }
 
     /// Takes in the next bytes and returns which of them belong to the window. The window is what these ranges give,
@@ -86,7 +108,6 @@ impl WindowScanner {
             return 0..0;
         }
         let start = self.start_in(bytes);
-        self.seen.feed(&bytes[..start]);
         let wanted = &bytes[start..];
         if wanted.is_empty() {
             return start..start;
@@ -121,8 +142,16 @@ impl WindowScanner {
         if self.skip == 0 {
             return 0;
         }
+        // To count is several times faster than to find, and most of a large text is only passed.
+        let ends = count_ends(bytes);
+        if ends < self.skip {
+            self.skip -= ends;
+            self.seen.pass(bytes, ends);
+            return bytes.len();
+        }
         let start = end_of_lines(bytes, self.skip).unwrap_or(bytes.len());
-        self.skip -= count_ends(&bytes[..start]);
+        self.seen.pass(&bytes[..start], self.skip);
+        self.skip = 0;
         start
     }
 }

@@ -34,8 +34,18 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
 const LIBRARIES: &[&str] = LIBRARIES_AND_XTASK.split_at(LIBRARIES_AND_XTASK.len() - 1).0;
 
 /// What `bowline-state` may use: data and text, nothing that does IO, reads a clock, locks or awaits.
-const STATE_MAY_USE: &[&str] =
-    &["agent-client-protocol-schema", "indexmap", "memchr", "serde", "serde_json", "thiserror"];
+const STATE_MAY_USE: &[&str] = &[
+    "agent-client-protocol-schema",
+    "chardetng",
+    "encoding_rs",
+    "indexmap",
+    "memchr",
+    "serde",
+    "serde_json",
+    "sha2",
+    "similar",
+    "thiserror",
+];
 
 /// For tests only, so a dev-dependency wherever it is used but in packages that are nothing else.
 const TEST_SUPPORT: &str = "test-support";

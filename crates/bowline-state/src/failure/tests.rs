@@ -44,6 +44,18 @@ fn every_failure_has_one_form_on_the_wire_and_comes_back_from_it() {
             Failure::OutsideRoots { path: text("/etc/passwd") },
             Failure::RelativePath { path: text("src/a") },
             Failure::PastEnd { lines: 7 },
+            Failure::TooLarge { path: text("/src/a"), bytes: 20, limit: 10 },
+            Failure::NotText { path: text("/src/a"), why: text("it is binary") },
+            Failure::Conflict {
+                path: text("/src/a"),
+                why: text("read it again"),
+                hunks: vec![ConflictHunk {
+                    line: 3,
+                    base: text("a\n"),
+                    ours: text("b\n"),
+                    theirs: text("c\n"),
+                }],
+            },
             Failure::UnknownMethod { method: Some(text("fs/delete")) },
             Failure::UnknownMethod { method: None },
             Failure::NotAdvertised {
@@ -71,6 +83,9 @@ fn every_failure_has_one_form_on_the_wire_and_comes_back_from_it() {
             {"code":-32602,"message":"/etc/passwd is outside the session's directories","data":{"reason":"outside","path":"/etc/passwd"}}
             {"code":-32602,"message":"src/a is a relative path, send an absolute path","data":{"reason":"relative","path":"src/a"}}
             {"code":-32602,"message":"the read starts past the end, there are this many lines: 7","data":{"reason":"past_end","lines":7}}
+            {"code":-32602,"message":"/src/a has 20 bytes, a read gives at most 10: read a window with line and limit","data":{"reason":"too_large","path":"/src/a","bytes":20,"limit":10}}
+            {"code":-32602,"message":"/src/a cannot be read as text: it is binary","data":{"reason":"not_text","path":"/src/a","why":"it is binary"}}
+            {"code":-32602,"message":"/src/a: read it again","data":{"reason":"conflict","path":"/src/a","why":"read it again","hunks":[{"line":3,"base":"a\n","ours":"b\n","theirs":"c\n"}]}}
             {"code":-32601,"message":"Method not found: fs/delete","data":{"method":"fs/delete"}}
             {"code":-32601,"message":"Method not found"}
             {"code":-32601,"message":"session/load needs agentCapabilities.loadSession, which was not advertised","data":{"method":"session/load","capability":"agentCapabilities.loadSession"}}
@@ -230,6 +245,16 @@ fn failures(texts: BoxedStrategy<String>) -> impl Strategy<Value = Failure> {
         texts.clone().prop_map(|path| Failure::OutsideRoots { path }),
         texts.clone().prop_map(|path| Failure::RelativePath { path }),
         any::<u64>().prop_map(|lines| Failure::PastEnd { lines }),
+        (texts.clone(), any::<(u64, u64)>()).prop_map(|(path, (bytes, limit))| Failure::TooLarge {
+            path,
+            bytes,
+            limit
+        }),
+        (texts.clone(), texts.clone()).prop_map(|(path, why)| Failure::NotText { path, why }),
+        (texts.clone(), texts.clone(), any::<u64>()).prop_map(|(path, why, line)| {
+            let hunk = ConflictHunk { line, base: path.clone(), ours: why.clone(), theirs: String::new() };
+            Failure::Conflict { path, why, hunks: vec![hunk] }
+        }),
         maybe.prop_map(|method| Failure::UnknownMethod { method }),
         (texts.clone(), texts.clone())
             .prop_map(|(method, capability)| Failure::NotAdvertised { method, capability }),

@@ -1,0 +1,165 @@
+//! Tests of the judgement on interrupted writes.
+
+use super::*;
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use std::fmt::Write;
+
+/// Rows of `way before after current temp`, with `-` for nothing.
+fn check(rows: &str, expected: Expect) {
+    let mut text = String::new();
+    for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let bytes = |at: usize| {
+            let word: &str = words[at];
+            (word != "-").then(|| word.trim_matches('\'').as_bytes())
+        };
+        let way = if words[0] == "exchange" { Way::Exchange } else { Way::InPlace };
+        let (before, after, current, temp) = (bytes(1), bytes(2), bytes(3), bytes(4));
+        let (outcome, repair) = judge(Remains { way, before, after, current, temp });
+        writeln!(text, "{row} => {outcome:?}, {repair:?}").unwrap();
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn an_exchange_is_read_off_the_file_and_what_bears_the_temporary_name() {
+    check(
+        "
+        exchange old new old -
+        exchange old new old ''
+        exchange old new old ne
+        exchange old new old new
+        exchange old new new old
+        exchange old new new -
+        exchange old new user old
+        exchange old new user new
+        exchange old new user -
+        exchange old new new user
+        exchange old new user user2
+        exchange old new - new
+        exchange old new - old
+        exchange - new - -
+        exchange - new - ne
+        exchange - new new -
+        exchange - new new new
+        exchange - new user new
+        exchange - new user -
+        exchange old - old -
+        exchange old - - old
+        exchange old - - -
+        exchange old - - user
+        exchange old - user old
+        exchange old - user user2
+        exchange '' new '' ''
+        exchange '' new new ''
+        exchange old new new ol
+        exchange old - - ol
+        ",
+        expect![[r#"
+            exchange old new old - => Abandoned, Nothing
+            exchange old new old '' => Abandoned, RemoveTemp
+            exchange old new old ne => Abandoned, RemoveTemp
+            exchange old new old new => Abandoned, RemoveTemp
+            exchange old new new old => Done, RemoveTemp
+            exchange old new new - => Done, Nothing
+            exchange old new user old => Done, RemoveTemp
+            exchange old new user new => Unknown, RemoveTemp
+            exchange old new user - => Unknown, Nothing
+            exchange old new new user => Abandoned, ExchangeBack
+            exchange old new user user2 => Unknown, KeepTemp
+            exchange old new - new => Unknown, RemoveTemp
+            exchange old new - old => Done, RemoveTemp
+            exchange - new - - => Abandoned, Nothing
+            exchange - new - ne => Abandoned, RemoveTemp
+            exchange - new new - => Done, Nothing
+            exchange - new new new => Done, RemoveTemp
+            exchange - new user new => Unknown, RemoveTemp
+            exchange - new user - => Unknown, Nothing
+            exchange old - old - => Abandoned, Nothing
+            exchange old - - old => Done, RemoveTemp
+            exchange old - - - => Done, Nothing
+            exchange old - - user => Abandoned, RenameBack
+            exchange old - user old => Unknown, RemoveTemp
+            exchange old - user user2 => Unknown, KeepTemp
+            exchange '' new '' '' => Abandoned, RemoveTemp
+            exchange '' new new '' => Done, RemoveTemp
+            exchange old new new ol => Done, RemoveTemp
+            exchange old - - ol => Done, RemoveTemp
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_that_is_half_written_in_place_is_written_to_the_end() {
+    check(
+        "
+        in_place aaaa bbbb aaaa -
+        in_place aaaa bbbb bbbb -
+        in_place aaaa bbbb bbaa -
+        in_place aaaa bbbb bxaa -
+        in_place aaaa bb bbaa -
+        in_place aaaa bb bba -
+        in_place aa bbbb aabb -
+        in_place aa bbbb aab -
+        in_place aa bbbb bbbbb -
+        in_place aaaa bbbb bbb -
+        in_place aaaa bbbb - -
+        in_place - bbbb bb -
+        ",
+        expect![[r#"
+            in_place aaaa bbbb aaaa - => Abandoned, Nothing
+            in_place aaaa bbbb bbbb - => Done, Nothing
+            in_place aaaa bbbb bbaa - => Done, Finish
+            in_place aaaa bbbb bxaa - => Unknown, Nothing
+            in_place aaaa bb bbaa - => Done, Finish
+            in_place aaaa bb bba - => Done, Finish
+            in_place aa bbbb aabb - => Done, Finish
+            in_place aa bbbb aab - => Done, Finish
+            in_place aa bbbb bbbbb - => Unknown, Nothing
+            in_place aaaa bbbb bbb - => Unknown, Nothing
+            in_place aaaa bbbb - - => Unknown, Nothing
+            in_place - bbbb bb - => Unknown, Nothing
+        "#]],
+    );
+}
+
+fn side() -> impl Strategy<Value = Option<Vec<u8>>> {
+    proptest::option::of(proptest::collection::vec(0u8..3, 0..4))
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_only_the_temporary_file_holds_is_thrown_away(
+        before in side(), after in side(), current in side(), temp in side()
+    ) {
+        let remains = Remains {
+            way: Way::Exchange,
+            before: before.as_deref(),
+            after: after.as_deref(),
+            current: current.as_deref(),
+            temp: temp.as_deref(),
+        };
+        let (outcome, repair) = judge(remains);
+        let Some(temp) = &temp else {
+            prop_assert_eq!(repair, Repair::Nothing);
+            return Ok(());
+        };
+        // Both texts of the change are in the journal, and so is a first part of either.
+        let known = before.as_ref().is_some_and(|before| before.starts_with(temp))
+            || after.as_ref().is_some_and(|after| after.starts_with(temp));
+        if repair == Repair::RemoveTemp {
+            prop_assert!(known);
+        }
+        // What is done is in the file or was there; what is abandoned leaves the file as it was or as it is made now.
+        if outcome == Outcome::Abandoned && repair == Repair::RemoveTemp {
+            prop_assert_eq!(&current, &before);
+        }
+        if repair == Repair::ExchangeBack {
+            prop_assert!(!known && current == after);
+        }
+        if repair == Repair::RenameBack {
+            prop_assert!(current.is_none());
+        }
+    }
+}

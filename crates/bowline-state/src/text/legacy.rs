@@ -1,0 +1,124 @@
+//! Encodings from before Unicode: which one bytes are in, and both ways without a substitute.
+
+use std::fmt;
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::EncoderResult;
+
+/// Detection looks at this many bytes at most, from shortly before the first that is not ASCII. The text is then tried
+/// on all bytes.
+const MAX_LOOKED_AT: usize = 256 * 1024;
+/// How many bytes of ASCII before the first other byte detection sees: the letters beside it tell languages apart.
+const CONTEXT: usize = 256;
+
+/// A legacy encoding that text can be written in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Legacy(
+    // Invariant: not a Unicode encoding, and encodes to itself.
+    &'static encoding_rs::Encoding,
+);
+
+impl Legacy {
+    /// Returns the encoding if it is a legacy one that keeps a state in no byte: in ISO-2022-JP, what is ASCII depends
+    /// on the text before it.
+    pub(super) fn new(encoding: &'static encoding_rs::Encoding) -> Option<Self> {
+        let own = encoding.output_encoding() == encoding && encoding != encoding_rs::UTF_8;
+        (own && encoding != encoding_rs::ISO_2022_JP).then_some(Self(encoding))
+    }
+
+    /// Returns its name in the WHATWG's Encoding Standard.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    /// Returns the text, if it encodes to exactly these bytes.
+    pub(super) fn decode(self, bytes: &[u8]) -> Option<String> {
+        let text = self.0.decode_without_bom_handling_and_without_replacement(bytes)?;
+        let same = self.encode_loosely(&text).is_ok_and(|again| again == bytes);
+        same.then(|| text.into_owned())
+    }
+
+    /// Returns the bytes that decode to exactly this text, or where the first character is that has none.
+    pub(super) fn encode(self, text: &str) -> Result<Vec<u8>, usize> {
+        let bytes = match self.encode_loosely(text) {
+            Ok(bytes) => bytes,
+            // Before the character that has no bytes there may be one that does not come back from its own.
+            Err(at) => return Err(self.encode(&text[..at]).err().unwrap_or(at)),
+        };
+        let again = self.0.decode_without_bom_handling_and_without_replacement(&bytes).unwrap_or_default();
+        if again == text {
+            return Ok(bytes);
+        }
+        let mut again = again.chars();
+        let differs = text.char_indices().find(|(_, character)| again.next() != Some(*character));
+        Err(differs.map_or(0, |(at, _)| at))
+    }
+
+    /// Returns the bytes of the text, in which a character may have become a similar one: the Yen sign is a backslash
+    /// in Shift-JIS.
+    fn encode_loosely(self, text: &str) -> Result<Vec<u8>, usize> {
+        let mut encoder = self.0.new_encoder();
+        let mut bytes = Vec::with_capacity(text.len() + 16);
+        let mut read = 0;
+        loop {
+            let (result, taken) =
+                encoder.encode_from_utf8_to_vec_without_replacement(&text[read..], &mut bytes, true);
+            read += taken;
+            match result {
+                EncoderResult::InputEmpty => return Ok(bytes),
+                EncoderResult::OutputFull => bytes.reserve(2 * (text.len() - read) + 16),
+                EncoderResult::Unmappable(character) => return Err(read - character.len_utf8()),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Legacy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Returns the text of bytes that are not UTF-8 and the encoding they are in, if that gives back the bytes.
+pub(super) fn detect(bytes: &[u8]) -> Option<(String, Legacy)> {
+    if is_damaged_utf8(bytes) {
+        return None;
+    }
+    let guess = guess(bytes)?;
+    let found = guess.decode(bytes).map(|text| (text, guess)).or_else(|| {
+        // The detector calls both by the name of the smaller one.
+        let larger = Legacy(encoding_rs::GB18030);
+        let text = if guess.0 == encoding_rs::GBK { larger.decode(bytes) } else { None };
+        text.map(|text| (text, larger))
+    });
+    found.filter(|(text, _)| !text.chars().any(is_foreign_to_text))
+}
+
+fn guess(bytes: &[u8]) -> Option<Legacy> {
+    let first = bytes.iter().position(|byte| !byte.is_ascii())?;
+    // All before the first is ASCII, so that no character is cut here.
+    let rest = &bytes[first.saturating_sub(CONTEXT)..];
+    let looked_at = &rest[..rest.len().min(MAX_LOOKED_AT)];
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
+    detector.feed(looked_at, looked_at.len() == rest.len());
+    Legacy::new(detector.guess(None, Utf8Detection::Deny))
+}
+
+/// Returns whether more of what is not ASCII is well-formed UTF-8 than not. By chance that hardly happens, and the
+/// text of such bytes in a legacy encoding would be garbage that a write would mix with the real thing.
+fn is_damaged_utf8(bytes: &[u8]) -> bool {
+    let (mut whole, mut broken) = (0, 0);
+    for chunk in bytes.utf8_chunks() {
+        whole += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
+        broken += usize::from(!chunk.invalid().is_empty());
+    }
+    whole > broken
+}
+
+/// Returns whether the character speaks against the bytes being text: a control character other than white space, ESC
+/// that colours a log, the end mark of DOS and the newline of EBCDIC.
+fn is_foreign_to_text(character: char) -> bool {
+    character.is_control()
+        && !matches!(character, '\t' | '\n' | '\r' | '\u{c}' | '\u{1a}' | '\u{1b}' | '\u{85}')
+}

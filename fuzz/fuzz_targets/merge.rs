@@ -1,0 +1,70 @@
+//! Whatever three texts are merged, no line is lost, invented or glued to another, and differences lead from one text
+//! to the other.
+//!
+//! The byte 0xff goes on to the next text. The bytes from 0x80 on stand for whole lines, so that the texts have some in
+//! common.
+
+#![no_main]
+
+use bowline_state::diff::{self, Body, FileDiff, Side};
+use bowline_state::merge::{MAX_HUNK_TEXT, MAX_HUNKS, merge};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let mut texts = data.splitn(3, |byte| *byte == 0xff).map(text);
+    let mut next = || texts.next().unwrap_or_default();
+    let (base, ours, theirs) = (next(), next(), next());
+    check_merge(&base, &ours, &theirs);
+    check_diff(&base, &ours);
+    check_diff(&ours, &theirs);
+});
+
+fn text(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        match byte {
+            0x80.. => text.push_str(&format!("line {}\n", byte % 32)),
+            _ => text.push(char::from(*byte)),
+        }
+    }
+    text
+}
+
+fn check_merge(base: &str, ours: &str, theirs: &str) {
+    assert_eq!(merge(base, ours, base).expect("one side changed nothing").text, ours);
+    assert_eq!(merge(base, base, theirs).expect("one side changed nothing").text, theirs);
+    assert_eq!(merge(base, ours, ours).expect("both sides are equal").text, ours);
+    match (merge(base, ours, theirs), merge(base, theirs, ours)) {
+        (Ok(merged), Ok(other_way)) => {
+            assert_eq!(merged.text, other_way.text);
+            assert!(merged.took_ours || merged.text == theirs);
+            assert!(merged.took_theirs || merged.text == ours);
+            for line in merged.text.split_inclusive('\n') {
+                assert!(
+                    [ours, theirs].iter().any(|side| side.split_inclusive('\n').any(|known| known == line))
+                );
+            }
+        }
+        (Err(conflict), Err(other_way)) => {
+            assert_eq!(conflict.total, other_way.total);
+            assert_eq!(conflict.hunks.len(), conflict.total.min(MAX_HUNKS));
+            for hunk in &conflict.hunks {
+                assert!(
+                    [&hunk.base, &hunk.ours, &hunk.theirs].iter().all(|text| text.len() <= MAX_HUNK_TEXT)
+                );
+            }
+        }
+        (one, other) => panic!("{one:?} but {other:?} the other way"),
+    }
+}
+
+fn check_diff(old: &str, new: &str) {
+    let hunks: Vec<usize> = (0..diff::hunks(old, new).len()).collect();
+    assert_eq!(diff::take_back(old, new, &hunks).as_deref(), Ok(old));
+    assert_eq!(diff::take_back(old, new, &[]).as_deref(), Ok(new));
+    assert!(diff::take_back(old, new, &[hunks.len()]).is_err());
+    assert_eq!(diff::apply(old, &diff::edits(old, new)).as_deref(), Ok(new));
+    let side = |text| Some(Side { body: Body::Text(text), mode: 0o644 });
+    let patch = diff::unified(&FileDiff { path: old, before: side(old), after: side(new) }, 3);
+    assert_eq!(patch.is_empty(), old == new);
+}
