@@ -1,0 +1,109 @@
+//! A disk that is full, as SQLite sees it: a database that may not grow.
+
+use expect_test::expect;
+use tempfile::TempDir;
+
+use super::*;
+
+fn journal() -> (TempDir, Journal) {
+    let directory = TempDir::new().unwrap();
+    let (journal, _) = Journal::open(directory.path(), Retention::default(), Moment(0)).unwrap();
+    (directory, journal)
+}
+
+fn draft<'a>(origin: &'a Origin, path: &'a str, text: &'a [u8]) -> Draft<'a> {
+    Draft {
+        origin,
+        source: Source::Written,
+        path,
+        before: None,
+        after: Some(Side { content: SideContent::Bytes(text), mode: 0o644 }),
+        reverses: &[],
+        manner: Manner::InPlace,
+    }
+}
+
+/// Whatever the page at which the room ends: nothing of the batch is recorded, and everything from before is there.
+#[test]
+fn without_room_nothing_is_half_recorded() {
+    let (directory, mut journal) = journal();
+    let origin = Origin::default();
+    journal.begin(&[draft(&origin, "/a", b"kept")], Moment(1)).unwrap();
+    let before = journal.pending().unwrap();
+    let pages: i64 = journal.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    let text: Vec<u8> =
+        (0..40_000_u32).flat_map(|n| ContentHash::of(&n.to_le_bytes()).as_bytes()[..1].to_vec()).collect();
+    let batch = [draft(&origin, "/b", b"small"), draft(&origin, "/c", &text)];
+    let mut refused = 0;
+    for room in 0.. {
+        journal.connection.pragma(None, "max_page_count", pages + room, |_| Ok(())).unwrap();
+        match journal.begin(&batch, Moment(2)) {
+            Ok(ids) => {
+                assert_eq!(ids, [ChangeId(2), ChangeId(3)]);
+                break;
+            }
+            Err(error) => {
+                let directory = directory.path().canonicalize().unwrap();
+                expect!["no room is left for the journal $DIR/journal.sqlite: free some space"]
+                    .assert_eq(&error.to_string().replace(directory.to_str().unwrap(), "$DIR"));
+                refused += 1;
+            }
+        }
+        assert_eq!(journal.pending().unwrap(), before);
+        assert_eq!(journal.blob(&ContentHash::of(b"small")).unwrap(), None);
+        assert_eq!(journal.blob(&ContentHash::of(b"kept")).unwrap().unwrap(), b"kept");
+    }
+    assert!(refused > 5, "{refused}");
+    assert_eq!(journal.pending().unwrap().len(), 3);
+    assert_eq!(journal.blob(&ContentHash::of(&text)).unwrap().unwrap(), text);
+}
+
+#[test]
+fn a_journal_that_is_full_can_still_be_settled_and_pruned() {
+    let (_directory, mut journal) = journal();
+    let origin = Origin::default();
+    let ids = journal.begin(&[draft(&origin, "/a", b"kept")], Moment(1)).unwrap();
+    let pages: i64 = journal.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    journal.connection.pragma(None, "max_page_count", pages, |_| Ok(())).unwrap();
+    journal.settle(&[(ids[0], Outcome::Done)]).unwrap();
+    journal.prune(Moment(2)).unwrap();
+    assert_eq!(journal.changes(&Filter::default()).unwrap().len(), 1);
+}
+
+/// How often a transaction is synced is what makes an intent durable and an outcome cheap.
+#[test]
+fn the_level_of_durability_follows_the_step() {
+    let (_directory, mut journal) = journal();
+    let origin = Origin::default();
+    let level = |journal: &Journal| -> i64 {
+        journal.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
+    };
+    let (full, normal) = (2, 1);
+    let ids = journal.begin(&[draft(&origin, "/a", b"1")], Moment(1)).unwrap();
+    assert_eq!(level(&journal), full);
+    journal.settle(&[(ids[0], Outcome::Done)]).unwrap();
+    assert_eq!(level(&journal), normal);
+    journal.record(&[Draft { manner: Manner::Found, ..draft(&origin, "/a", b"2") }], Moment(1)).unwrap();
+    assert_eq!(level(&journal), full);
+    journal.keep(&[b"3"]).unwrap();
+    assert_eq!(level(&journal), normal);
+}
+
+#[test]
+fn the_settings_of_the_database_are_those_that_are_relied_on() {
+    let (_directory, journal) = journal();
+    let value = |name: &str| -> String {
+        let value = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
+        format!("{name} {:?}", journal.connection.pragma_query_value(None, name, value).unwrap())
+    };
+    let names =
+        ["journal_mode", "auto_vacuum", "trusted_schema", "cell_size_check", "busy_timeout", "page_size"];
+    expect![[r#"
+        journal_mode Text("wal")
+        auto_vacuum Integer(2)
+        trusted_schema Integer(0)
+        cell_size_check Integer(1)
+        busy_timeout Integer(10000)
+        page_size Integer(4096)"#]]
+    .assert_eq(&names.map(value).join("\n"));
+}

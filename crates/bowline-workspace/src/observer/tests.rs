@@ -1,0 +1,801 @@
+//! Observation: a tree and steps in, what the observer says out.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use bowline_state::changes::ContentHash;
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+use crate::walker::{self, fixture::Tree};
+
+/// Long after every file of a test was written: nothing is racy.
+const LATER: i64 = i64::MAX;
+/// Before any file was written: everything is racy.
+const AT_ONCE: i64 = 0;
+
+struct Bench {
+    tree: Tree,
+    roots: Roots,
+    observer: Observer,
+    now_ns: i64,
+    out: String,
+}
+
+impl Bench {
+    fn new(fixture: &str, options: ObserverOptions) -> Self {
+        let tree = Tree::new(fixture);
+        let roots = tree.roots(&["/w"]);
+        Self { tree, roots, observer: Observer::new(options), now_ns: LATER, out: String::new() }
+    }
+
+    fn step(&mut self, step: &str) {
+        writeln!(self.out, "> {}", step.replace('\0', "\\0")).unwrap();
+        let words: Vec<&str> = step.split(' ').collect();
+        let path = |at: usize| self.tree.path(words[at]);
+        match words[0] {
+            "first" | "scan" | "paths" => self.scan(&words),
+            "write" => self.tree.write(words[1], words[2..].join(" ")),
+            "rm" => fs::remove_file(path(1)).unwrap(),
+            "rmdir" => fs::remove_dir_all(path(1)).unwrap(),
+            "mv" => fs::rename(path(1), path(2)).unwrap(),
+            "ln" => std::os::unix::fs::symlink(path(1), path(2)).unwrap(),
+            "chmod" => {
+                let mode = u32::from_str_radix(words[2], 8).unwrap();
+                fs::set_permissions(path(1), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            // Writes other bytes and leaves size and time as they were.
+            "forge" => {
+                let modified = fs::metadata(path(1)).unwrap().modified().unwrap();
+                self.tree.write(words[1], words[2..].join(" "));
+                fs::File::options().write(true).open(path(1)).unwrap().set_modified(modified).unwrap();
+            }
+            "fifo" => {
+                let mode = rustix::fs::Mode::RUSR;
+                let fifo = rustix::fs::FileType::Fifo;
+                rustix::fs::mknodat(rustix::fs::CWD, path(1), fifo, mode, 0).unwrap();
+            }
+            // What the engine says of its own writes.
+            "expect" => {
+                let name = self.tree.name(words[1]);
+                let stat = rustix::fs::stat(&name).unwrap();
+                let hash = ContentHash::of(&fs::read(&name).unwrap());
+                self.observer.expect(name, Known::new(walker::stamp(&stat), Some(hash), AT_ONCE));
+            }
+            "forget" => self.observer.forget(&self.tree.name(words[1])),
+            "at-once" => self.now_ns = AT_ONCE,
+            "later" => self.now_ns = LATER,
+            "restart" => {
+                let rows: Vec<_> =
+                    self.observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect();
+                self.observer = Observer::restore_after(&self.observer, rows);
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    fn scan(&mut self, words: &[&str]) {
+        // The order in which a directory is read is the file system's.
+        let mut events = Vec::new();
+        let mut sink = |event: Event<'_>| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            events.push(match event {
+                Event::Progress(files) => format!("… {files}\n"),
+                Event::Content { path, known, bytes } => {
+                    assert_eq!(known.hash, Some(ContentHash::of(&bytes)));
+                    format!("{path} has {:?}\n", text(&bytes))
+                }
+                Event::Change(Seen { path, what, before, after }, bytes) => {
+                    let before = match before.map(|known| known.hash.is_some()) {
+                        None => "",
+                        Some(true) => ", before known",
+                        Some(false) => ", before unknown",
+                    };
+                    let bytes = bytes.map(|bytes| {
+                        assert_eq!(after.unwrap().hash, Some(ContentHash::of(&bytes)));
+                        format!(": {:?}", text(&bytes))
+                    });
+                    format!("{path} {what:?}{before}{}\n", bytes.unwrap_or_default())
+                }
+            });
+            ControlFlow::Continue(())
+        };
+        let paths: Vec<String> = words[1..].iter().map(|name| self.tree.name(name)).collect();
+        let known: BTreeMap<String, Known> =
+            self.observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect();
+        let found = match words[0] {
+            "first" => self.observer.first_scan(&self.roots, self.now_ns, &mut sink),
+            "scan" => self.observer.scan(&self.roots, self.now_ns, &mut sink),
+            _ => self.observer.scan_paths(&self.roots, &paths, self.now_ns, &mut sink),
+        };
+        // With a look at the end of time nothing could be newer than it.
+        self.observer.looked = Some(AT_ONCE);
+        events.sort_unstable();
+        let mut renamed = found.renamed.clone();
+        renamed.sort_unstable();
+        let mut out = events.concat();
+        for (from, to) in renamed {
+            writeln!(out, "{from} is now {to}").unwrap();
+        }
+        let ScanReport { files, read, unclear, .. } = found.report;
+        writeln!(out, "{files} files, {read} read, {} stored", found.upsert.len()).unwrap();
+        if unclear > 0 {
+            writeln!(out, "{unclear} unclear").unwrap();
+        }
+        // The rows are what a store needs to keep up.
+        let mut stored = known;
+        stored.extend(found.upsert);
+        stored.retain(|path, _| !found.remove.contains(path));
+        let known: BTreeMap<String, Known> =
+            self.observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect();
+        assert_eq!(stored, known);
+        self.out += &self.tree.shown(&out);
+        if self.now_ns == LATER {
+            self.tree.tick();
+        }
+    }
+}
+
+fn check_with(options: ObserverOptions, fixture: &str, steps: &str, expected: Expect) {
+    let mut bench = Bench::new(fixture, options);
+    steps.trim().lines().for_each(|step| bench.step(step));
+    expected.assert_eq(&bench.out);
+}
+
+fn check(fixture: &str, steps: &str, expected: Expect) {
+    check_with(ObserverOptions::default(), fixture, steps, expected);
+}
+
+#[test]
+fn the_first_scan_learns_and_the_next_finds_what_changed() {
+    check(
+        "
+//- /w/a
+one
+//- /w/b
+two
+//- /w/c
+three
+",
+        "
+first
+scan
+write /w/a ONE
+rm /w/b
+chmod /w/c 600
+write /w/d new
+scan
+scan
+",
+        expect![[r#"
+            > first
+            /w/a has "one\n"
+            /w/b has "two\n"
+            /w/c has "three\n"
+            3 files, 3 read, 3 stored
+            > scan
+            3 files, 0 read, 0 stored
+            > write /w/a ONE
+            > rm /w/b
+            > chmod /w/c 600
+            > write /w/d new
+            > scan
+            /w/a Modified, before known: "ONE"
+            /w/b Deleted, before known
+            /w/c Mode, before known: "three\n"
+            /w/d Created: "new"
+            3 files, 3 read, 3 stored
+            > scan
+            3 files, 0 read, 0 stored
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_written_just_before_a_scan_is_read_again() {
+    check(
+        "
+//- /w/a
+one
+//- /w/b
+two
+",
+        "
+at-once
+first
+scan
+forge /w/a ONE.
+later
+scan
+scan
+",
+        expect![[r#"
+            > at-once
+            > first
+            /w/a has "one\n"
+            /w/b has "two\n"
+            2 files, 2 read, 2 stored
+            > scan
+            2 files, 2 read, 2 stored
+            > forge /w/a ONE.
+            > later
+            > scan
+            /w/a Modified, before known: "ONE."
+            2 files, 2 read, 2 stored
+            > scan
+            2 files, 0 read, 0 stored
+        "#]],
+    );
+}
+
+#[test]
+fn bytes_that_change_behind_an_old_time_are_found() {
+    check(
+        "
+//- /w/a
+one
+",
+        "
+first
+forge /w/a ONE.
+scan
+",
+        expect![[r#"
+            > first
+            /w/a has "one\n"
+            1 files, 1 read, 1 stored
+            > forge /w/a ONE.
+            > scan
+            /w/a Modified, before known: "ONE."
+            1 files, 1 read, 1 stored
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_engine_did_itself_is_no_change() {
+    check(
+        "
+//- /w/a
+one
+//- /w/b
+two
+",
+        "
+first
+write /w/a by the engine
+expect /w/a
+write /w/new by the engine
+expect /w/new
+rm /w/b
+forget /w/b
+scan
+write /w/a by somebody else
+scan
+",
+        expect![[r#"
+            > first
+            /w/a has "one\n"
+            /w/b has "two\n"
+            2 files, 2 read, 2 stored
+            > write /w/a by the engine
+            > expect /w/a
+            > write /w/new by the engine
+            > expect /w/new
+            > rm /w/b
+            > forget /w/b
+            > scan
+            2 files, 2 read, 2 stored
+            > write /w/a by somebody else
+            > scan
+            /w/a Modified, before known: "by somebody else"
+            2 files, 1 read, 1 stored
+        "#]],
+    );
+}
+
+#[test]
+fn a_rename_is_a_deletion_and_a_creation_that_belong_together() {
+    check(
+        "
+//- /w/a
+one
+//- /w/dir/b
+two
+//- /w/dir/c
+three
+",
+        "
+first
+mv /w/a /w/z
+mv /w/dir /w/dur
+write /w/dur/c changed as well
+scan
+",
+        expect![[r#"
+            > first
+            /w/a has "one\n"
+            /w/dir/b has "two\n"
+            /w/dir/c has "three\n"
+            3 files, 3 read, 3 stored
+            > mv /w/a /w/z
+            > mv /w/dir /w/dur
+            > write /w/dur/c changed as well
+            > scan
+            /w/a Deleted, before known
+            /w/dir/b Deleted, before known
+            /w/dir/c Deleted, before known
+            /w/dur/b Created: "two\n"
+            /w/dur/c Created: "changed as well"
+            /w/z Created: "one\n"
+            /w/a is now /w/z
+            /w/dir/b is now /w/dur/b
+            3 files, 3 read, 3 stored
+        "#]],
+    );
+}
+
+#[test]
+fn rules_keep_files_from_becoming_known_but_hide_no_known_ones() {
+    check(
+        "
+//- /w/.gitignore
+target
+//- /w/target/x
+//- /w/src/a
+one
+//- /w/src/b
+two
+",
+        "
+first
+write /w/target/x changed
+write /w/.gitignore *
+write /w/src/a changed
+write /w/src/new hidden
+rm /w/src/b
+scan
+write /w/src/b again
+scan
+write /w/.gitignore
+paths /w/.gitignore
+",
+        expect![[r#"
+            > first
+            /w/.gitignore has "target\n"
+            /w/src/a has "one\n"
+            /w/src/b has "two\n"
+            3 files, 3 read, 3 stored
+            > write /w/target/x changed
+            > write /w/.gitignore *
+            > write /w/src/a changed
+            > write /w/src/new hidden
+            > rm /w/src/b
+            > scan
+            /w/.gitignore Modified, before known: "*"
+            /w/src/a Modified, before known: "changed"
+            /w/src/b Deleted, before known
+            2 files, 2 read, 2 stored
+            > write /w/src/b again
+            > scan
+            2 files, 0 read, 0 stored
+            > write /w/.gitignore
+            > paths /w/.gitignore
+            /w/.gitignore Modified, before known: ""
+            /w/src/b Created: "again"
+            /w/src/new Created: "hidden"
+            /w/target/x Created: "changed"
+            5 files, 4 read, 4 stored
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_file_any_more_is_deleted() {
+    check(
+        "
+//- /w/a
+one
+//- /w/b
+two
+//- /w/dir/c
+three
+//- /w/dir/d
+four
+//- /o/c
+outside
+//- /o/d
+four
+",
+        "
+first
+rm /w/a
+fifo /w/a
+rm /w/b
+write /w/b/inside directory
+rmdir /w/dir
+ln /o /w/dir
+scan
+",
+        expect![[r#"
+            > first
+            /w/a has "one\n"
+            /w/b has "two\n"
+            /w/dir/c has "three\n"
+            /w/dir/d has "four\n"
+            4 files, 4 read, 4 stored
+            > rm /w/a
+            > fifo /w/a
+            > rm /w/b
+            > write /w/b/inside directory
+            > rmdir /w/dir
+            > ln /o /w/dir
+            > scan
+            /w/a Deleted, before known
+            /w/b Deleted, before known
+            /w/b/inside Created: "directory"
+            /w/dir/c Deleted, before known
+            /w/dir/d Deleted, before known
+            1 files, 1 read, 1 stored
+        "#]],
+    );
+}
+
+#[test]
+fn paths_may_be_files_directories_gone_or_elsewhere() {
+    check(
+        "
+//- /w/.gitignore
+*.log
+target
+//- /w/a
+one
+//- /w/dir/b
+two
+//- /w/dir/sub/c
+three
+//- /w/dir-like/d
+four
+//- /o/e
+five
+",
+        "
+first
+write /w/a changed
+write /w/dir/sub/c changed
+write /w/dir/x.log hidden
+write /w/target/y hidden
+write /w/dir-like/d changed
+rm /w/dir/b
+write /o/e changed
+paths /w/none /w/dir/x.log /w/target/y /w/target /o/e /o
+paths /w/a
+paths /w/dir/sub /w/dir /w/dir/b
+rmdir /w/dir-like
+paths /w/dir-like/d
+paths /w/dir-like
+write /w/fresh/deep/f new
+paths /w/fresh
+scan
+",
+        expect![[r#"
+            > first
+            /w/.gitignore has "*.log\ntarget\n"
+            /w/a has "one\n"
+            /w/dir-like/d has "four\n"
+            /w/dir/b has "two\n"
+            /w/dir/sub/c has "three\n"
+            5 files, 5 read, 5 stored
+            > write /w/a changed
+            > write /w/dir/sub/c changed
+            > write /w/dir/x.log hidden
+            > write /w/target/y hidden
+            > write /w/dir-like/d changed
+            > rm /w/dir/b
+            > write /o/e changed
+            > paths /w/none /w/dir/x.log /w/target/y /w/target /o/e /o
+            0 files, 0 read, 0 stored
+            > paths /w/a
+            /w/a Modified, before known: "changed"
+            1 files, 1 read, 1 stored
+            > paths /w/dir/sub /w/dir /w/dir/b
+            /w/dir/b Deleted, before known
+            /w/dir/sub/c Modified, before known: "changed"
+            1 files, 1 read, 1 stored
+            > rmdir /w/dir-like
+            > paths /w/dir-like/d
+            /w/dir-like/d Deleted, before known
+            0 files, 0 read, 0 stored
+            > paths /w/dir-like
+            0 files, 0 read, 0 stored
+            > write /w/fresh/deep/f new
+            > paths /w/fresh
+            /w/fresh/deep/f Created: "new"
+            1 files, 1 read, 1 stored
+            > scan
+            4 files, 0 read, 0 stored
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_stored_is_enough_to_go_on_from() {
+    check(
+        "
+//- /w/a
+one
+//- /w/b
+two
+",
+        "
+first
+restart
+write /w/a changed
+rm /w/b
+write /w/c new
+scan
+restart
+scan
+",
+        expect![[r#"
+            > first
+            /w/a has "one\n"
+            /w/b has "two\n"
+            2 files, 2 read, 2 stored
+            > restart
+            > write /w/a changed
+            > rm /w/b
+            > write /w/c new
+            > scan
+            /w/a Modified, before known: "changed"
+            /w/b Deleted, before known
+            /w/c Created: "new"
+            2 files, 2 read, 2 stored
+            > restart
+            > scan
+            2 files, 0 read, 0 stored
+        "#]],
+    );
+}
+
+#[test]
+fn budgets_bound_what_is_handed_on() {
+    let options = ObserverOptions {
+        keep_file: 10,
+        keep_total: 14,
+        max_bytes: 20,
+        max_hashed: 30,
+        ..ObserverOptions::default()
+    };
+    check_with(
+        options,
+        "
+//- /w/1
+12345678
+//- /w/binary\n\0\0
+//- /w/large
+0123456789abcdef
+",
+        "
+first
+write /w/1 this is more than 20 bytes
+write /w/binary \0text
+write /w/large this is more than 30 bytes, so it is not read
+scan
+chmod /w/large 600
+scan
+write /w/large this is more than 30 bytes, so it is NOT read
+scan
+",
+        expect![[r#"
+            > first
+            /w/1 has "12345678\n"
+            3 files, 2 read, 3 stored
+            > write /w/1 this is more than 20 bytes
+            > write /w/binary \0text
+            > write /w/large this is more than 30 bytes, so it is not read
+            > scan
+            /w/1 Modified, before known
+            /w/binary Modified, before known: "\0text"
+            /w/large Modified, before unknown
+            3 files, 3 read, 3 stored
+            > chmod /w/large 600
+            > scan
+            /w/large Mode, before unknown
+            3 files, 1 read, 1 stored
+            > write /w/large this is more than 30 bytes, so it is NOT read
+            > scan
+            /w/large Modified, before unknown
+            3 files, 1 read, 1 stored
+        "#]],
+    );
+}
+
+#[test]
+fn the_first_scan_keeps_small_texts_while_there_is_room() {
+    let options = ObserverOptions { keep_file: 4, keep_total: 8, ..ObserverOptions::default() };
+    let tree = Tree::new("");
+    for at in 0..5 {
+        tree.write(&format!("/w/{at}"), "1234");
+    }
+    tree.write("/w/long", "12345");
+    let (mut kept, mut observer) = (0, Observer::new(options));
+    observer.first_scan(&tree.roots(&["/w"]), LATER, &mut |event| {
+        if let Event::Content { bytes, .. } = event {
+            kept += bytes.len();
+        }
+        ControlFlow::Continue(())
+    });
+    assert_eq!(kept, 8);
+    assert_eq!(observer.rows().filter(|(_, known)| known.hash.is_some()).count(), 2);
+    assert_eq!(observer.rows().count(), 6);
+}
+
+#[test]
+fn a_first_scan_tells_how_far_it_is_and_can_be_stopped_and_begun_again() {
+    let tree = Tree::new("");
+    let roots = tree.roots(&["/w"]);
+    for at in 0..2100 {
+        tree.write(&format!("/w/{}/{at}", at % 7), "x");
+    }
+    let mut observer = Observer::new(ObserverOptions::default());
+    let mut told = Vec::new();
+    let found = observer.first_scan(&roots, LATER, &mut |event| match event {
+        Event::Progress(files) => {
+            told.push(files);
+            if files == 2048 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    assert_eq!((told, found.report.stopped, found.changes.len()), (vec![1024, 2048], true, 0));
+    let known = observer.rows().count();
+    let found = observer.first_scan(&roots, LATER, &mut |_| ControlFlow::Continue(()));
+    assert_eq!((found.report.stopped, found.changes.len()), (false, 0));
+    assert_eq!((found.upsert.len(), observer.rows().count()), (2100 - known, 2100));
+}
+
+#[test]
+fn a_scan_that_cannot_see_everything_takes_nothing_for_gone() {
+    let tree = Tree::new("");
+    let roots = tree.roots(&["/w"]);
+    for at in 0..50 {
+        tree.write(&format!("/w/{at}"), "x");
+    }
+    let rows = {
+        let mut observer = Observer::new(ObserverOptions::default());
+        observer.first_scan(&roots, LATER, &mut |_| ControlFlow::Continue(()));
+        observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect::<Vec<_>>()
+    };
+    let few = ObserverOptions { max_entries: 10, ..ObserverOptions::default() };
+    let mut observer = Observer::restore(few, rows.clone());
+    let found = observer.scan(&roots, LATER, &mut |_| ControlFlow::Continue(()));
+    assert!(found.report.walk.truncated);
+    assert_eq!((found.changes, found.report.files), (Vec::new(), 50));
+
+    let mut observer = Observer::restore(ObserverOptions::default(), rows);
+    observer.looked = Some(AT_ONCE);
+    tree.write("/w/new", "");
+    let found = observer.scan(&roots, LATER, &mut |event| match event {
+        Event::Change(..) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    assert_eq!((found.changes.len(), found.report.stopped), (1, true));
+}
+
+#[test]
+fn what_was_there_at_the_last_look_is_not_created_by_being_seen() {
+    let tree = Tree::new("//- /w/.gitignore\nnotes/\n//- /w/notes/precious\nkeep me\n//- /w/a\n");
+    let roots = tree.roots(&["/w"]);
+    let mut observer = Observer::new(ObserverOptions::default());
+    let go_on = &mut |_: Event<'_>| ControlFlow::Continue(());
+    observer.first_scan(&roots, LATER, go_on);
+    // A rule that hid it is gone.
+    tree.write("/w/.gitignore", "");
+    tree.tick();
+    let found = observer.scan(&roots, LATER, go_on);
+    let paths: Vec<&str> = found.changes.iter().map(|seen| seen.path.as_str()).collect();
+    assert_eq!(paths, [tree.name("/w/.gitignore")]);
+    assert!(observer.known(&tree.name("/w/notes/precious")).is_some());
+    // A first scan that was stopped saw not everything, so the next one learns, too.
+    let mut observer = Observer::new(ObserverOptions::default());
+    let stopped = observer.first_scan(&roots, AT_ONCE, &mut |_| ControlFlow::Break(()));
+    assert!(stopped.report.stopped);
+    assert_eq!(observer.scan(&roots, AT_ONCE, go_on).changes, []);
+    tree.write("/w/new", "");
+    assert_eq!(observer.scan(&roots, AT_ONCE, go_on).changes.len(), 1);
+}
+
+#[test]
+fn paths_that_lie_below_others_are_scanned_once() {
+    let paths =
+        ["/w/b", "/w/a-b", "/w/a/c", "/w/a", "/w/a", "/w/a/.ignore", "/w/d/.gitignore", "/w/d/x/.gitignore"];
+    assert_eq!(outermost(paths.into_iter()), ["/w/a", "/w/a-b", "/w/b", "/w/d"]);
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(u8, u8),
+    Remove(u8),
+    Rename(u8, u8),
+    Scan,
+    Paths,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..6u8, 0..3u8).prop_map(|(at, text)| Step::Write(at, text)),
+        2 => (0..6u8).prop_map(Step::Remove),
+        2 => (0..6u8, 0..6u8).prop_map(|(from, to)| Step::Rename(from, to)),
+        2 => Just(Step::Scan),
+        1 => Just(Step::Paths),
+    ];
+    prop::collection::vec(step, 1..20)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    // Whoever replays what was handed on ends with the bytes that are on disk.
+    #[test]
+    fn what_is_handed_on_adds_up_to_what_is_there(steps in steps()) {
+        let tree = Tree::new("//- /w/0/f\n0");
+        let roots = tree.roots(&["/w"]);
+        let names: Vec<String> = ["/w/0/f", "/w/0/g", "/w/1/f", "/w/h", "/w/1/2/f", "/w/i"].map(str::to_owned).to_vec();
+        let mut observer = Observer::new(ObserverOptions::default());
+        let mut replayed: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let replay = |replayed: &mut BTreeMap<String, Vec<u8>>, event: Event<'_>| {
+            match event {
+                Event::Progress(_) => {}
+                Event::Content { path, bytes, .. } => drop(replayed.insert(path.to_owned(), bytes)),
+                Event::Change(seen, bytes) => {
+                    let old = replayed.get(&seen.path).map(|bytes| ContentHash::of(bytes));
+                    assert_eq!(seen.before.map(|known| known.hash), old.map(Some), "{seen:?}");
+                    match bytes {
+                        Some(bytes) => drop(replayed.insert(seen.path.clone(), bytes)),
+                        None => drop(replayed.remove(&seen.path)),
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        observer.first_scan(&roots, AT_ONCE, &mut |event| replay(&mut replayed, event));
+        let mut dirty = Vec::new();
+        let everything = [Step::Paths, Step::Scan];
+        for step in steps.iter().chain(&everything) {
+            match step {
+                Step::Write(at, text) => {
+                    tree.write(&names[usize::from(*at)], [*text]);
+                    dirty.push(tree.name(&names[usize::from(*at)]));
+                }
+                // What is not there cannot be removed or renamed, and that is fine.
+                Step::Remove(at) => {
+                    let path = tree.name(&names[usize::from(*at)]);
+                    fs::remove_file(&path).unwrap_or_default();
+                    dirty.push(path);
+                }
+                Step::Rename(from, to) => {
+                    let [from, to] = [from, to].map(|at| tree.name(&names[usize::from(*at)]));
+                    fs::rename(&from, &to).unwrap_or_default();
+                    dirty.extend([from, to]);
+                }
+                Step::Scan => {
+                    observer.scan(&roots, AT_ONCE, &mut |event| replay(&mut replayed, event));
+                    dirty.clear();
+                }
+                Step::Paths => {
+                    let paths = std::mem::take(&mut dirty);
+                    observer.scan_paths(&roots, &paths, AT_ONCE, &mut |event| replay(&mut replayed, event));
+                }
+            }
+            if matches!(step, Step::Scan | Step::Paths) {
+                for name in &names {
+                    let path = tree.name(name);
+                    let there = fs::read(&path).ok();
+                    prop_assert_eq!(there.as_ref(), replayed.get(&path), "{}", path);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,659 @@
+//! Walks: trees in, what is visited out; and a race against somebody who swaps directories for links.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bowline_state::paths::{Access, MAX_COMPONENTS, MAX_PATH_BYTES};
+use expect_test::{Expect, expect};
+use rustix::fs::CWD;
+
+use super::fixture::Tree;
+use super::*;
+
+const SORTED: WalkOptions = WalkOptions {
+    ignored: Ignored::Skip,
+    order: Order::ByName,
+    file_systems: FileSystems::Same,
+    max_entries: 1000,
+    max_depth: MAX_DEPTH,
+};
+
+fn line(out: &mut String, entry: &Entry<'_>) {
+    let mark = match entry.kind() {
+        Kind::File => "",
+        Kind::Directory => "/",
+        Kind::Link => "@",
+        Kind::Other => "?",
+    };
+    writeln!(out, "{}{mark}", entry.path()).unwrap();
+}
+
+fn shown(tree: &Tree, roots: &Roots, options: &WalkOptions) -> String {
+    let mut out = String::new();
+    let report = walk(roots, options, &mut |entry| {
+        line(&mut out, entry);
+        ControlFlow::Continue(())
+    });
+    let WalkReport { entries, files, unreadable_first, rules_left_out, .. } = &report;
+    writeln!(out, "{entries} entries, {files} files, {} hidden", report.ignored).unwrap();
+    for (what, count) in [
+        ("not UTF-8", report.not_utf8),
+        ("too deep", report.too_deep),
+        ("other file systems", report.other_file_systems),
+        ("unreadable", report.unreadable),
+        ("truncated", u64::from(report.truncated)),
+        ("stopped", u64::from(report.stopped)),
+    ] {
+        if count > 0 {
+            writeln!(out, "{what}: {count}").unwrap();
+        }
+    }
+    if !unreadable_first.is_empty() || !rules_left_out.is_empty() {
+        writeln!(out, "{unreadable_first:?} {rules_left_out:?}").unwrap();
+    }
+    tree.shown(&out)
+}
+
+fn check(fixture: &str, roots: &[&str], expected: Expect) {
+    let tree = Tree::new(fixture);
+    expected.assert_eq(&shown(&tree, &tree.roots(roots), &SORTED));
+}
+
+#[test]
+fn everything_is_shown_by_name_and_links_are_not_followed() {
+    check(
+        "
+//- /w/b/x
+//- /w/b.txt
+//- /w/a
+//- /w/.hidden/y
+//- /w/empty/
+//- /w/out -> ../o
+//- /w/in -> b
+//- /w/.git/config
+//- /w/.hg/store
+//- /w/b/.svn/entries
+//- /o/secret
+",
+        &["/w"],
+        expect![[r#"
+            /w/.hidden/
+            /w/.hidden/y
+            /w/a
+            /w/b/
+            /w/b/x
+            /w/b.txt
+            /w/empty/
+            /w/in@
+            /w/out@
+            9 entries, 4 files, 0 hidden
+        "#]],
+    );
+}
+
+#[test]
+fn the_innermost_rule_decides_and_the_last_of_a_file() {
+    check(
+        "
+//- /w/.gitignore
+*.log
+!kept.log
+/target
+build/
+bad[
+# comment
+\\#odd
+//- /w/a.log
+//- /w/kept.log
+//- /w/target/x
+//- /w/sub/target/y
+//- /w/sub/build/z
+//- /w/sub/.gitignore
+!a.log
+kept.log
+//- /w/sub/a.log
+//- /w/sub/kept.log
+//- /w/sub/b.log
+//- /w/build
+//- /w/#odd
+",
+        &["/w"],
+        expect![[r#"
+            /w/.gitignore
+            /w/build
+            /w/kept.log
+            /w/sub/
+            /w/sub/.gitignore
+            /w/sub/a.log
+            /w/sub/target/
+            /w/sub/target/y
+            8 entries, 6 files, 6 hidden
+        "#]],
+    );
+}
+
+#[test]
+fn ignore_files_go_before_git_and_the_exclude_file_comes_last() {
+    check(
+        "
+//- /w/.git/info/exclude
+*.tmp
+*.mine
+!never.log
+//- /w/.gitignore
+!a.tmp
+*.log
+//- /w/.ignore
+!b.log
+*.md
+//- /w/a.tmp
+//- /w/b.tmp
+//- /w/x.mine
+//- /w/a.log
+//- /w/b.log
+//- /w/never.log
+//- /w/x.md
+//- /w/sub/.gitignore
+!x.md
+//- /w/sub/x.md
+",
+        &["/w"],
+        expect![[r#"
+            /w/.gitignore
+            /w/.ignore
+            /w/a.tmp
+            /w/b.log
+            /w/sub/
+            /w/sub/.gitignore
+            6 entries, 5 files, 6 hidden
+        "#]],
+    );
+}
+
+#[test]
+fn the_rules_around_a_root_count_up_to_the_top_of_its_repository() {
+    check(
+        "
+//- /.gitignore
+*.c
+//- /w/.git/info/exclude
+*.b
+//- /w/.gitignore
+*.a
+/sub/root/only-here
+//- /w/sub/.ignore
+*.d
+//- /w/sub/root/only-here
+//- /w/sub/root/deep/only-here
+//- /w/sub/root/x.a
+//- /w/sub/root/x.b
+//- /w/sub/root/x.c
+//- /w/sub/root/x.d
+",
+        &["/w/sub/root"],
+        expect![[r#"
+            /w/sub/root/deep/
+            /w/sub/root/deep/only-here
+            /w/sub/root/x.c
+            3 entries, 2 files, 4 hidden
+        "#]],
+    );
+}
+
+#[test]
+fn a_root_that_is_itself_ignored_is_walked() {
+    check(
+        "
+//- /w/.git/
+//- /w/.gitignore
+target
+//- /w/target/x
+//- /w/target/target
+",
+        &["/w/target"],
+        expect![[r#"
+            /w/target/x
+            1 entries, 1 files, 1 hidden
+        "#]],
+    );
+}
+
+#[test]
+fn a_repository_in_another_has_its_own_rules() {
+    check(
+        "
+//- /w/.git/
+//- /w/.gitignore
+*.a
+//- /w/.ignore
+*.i
+//- /w/sub/.git
+gitdir: elsewhere
+//- /w/sub/x.a
+//- /w/sub/x.i
+//- /w/sub/x.b
+",
+        &["/w"],
+        expect![[r#"
+            /w/.gitignore
+            /w/.ignore
+            /w/sub/
+            /w/sub/x.a
+            /w/sub/x.b
+            5 entries, 4 files, 1 hidden
+        "#]],
+    );
+}
+
+#[test]
+fn a_root_in_another_is_walked_once_and_not_hidden() {
+    check(
+        "
+//- /w/.ignore
+hidden
+//- /w/a
+//- /w/in/x
+//- /w/in/deeper/y
+//- /w/hidden/z
+",
+        &["/w", "/w/in", "/w/hidden", "/w/in", "/w/in/deeper"],
+        expect![[r#"
+            /w/.ignore
+            /w/a
+            /w/in/
+            /w/in/deeper/
+            /w/in/x
+            /w/hidden/z
+            /w/in/deeper/y
+            7 entries, 5 files, 1 hidden
+        "#]],
+    );
+}
+
+#[test]
+fn rules_are_read_from_files_only_and_not_from_huge_ones() {
+    let tree = Tree::new(
+        "
+//- /o/rules
+*.a
+//- /w/link/.gitignore -> ../../o/rules
+//- /w/link/x.a
+//- /w/pipe/x.a
+//- /w/directory/.gitignore/x.a
+//- /w/bom/x.a
+",
+    );
+    rustix::fs::mknodat(CWD, tree.path("/w/pipe/.ignore"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    tree.write("/w/bom/.gitignore", "\u{feff}*.a\r\n");
+    tree.write("/w/huge/.gitignore", [b"*.a\n".as_slice(), &vec![b'#'; 1 << 20]].concat());
+    tree.write("/w/huge/x.a", "");
+    tree.write("/w/many/.gitignore", "*.a\n".repeat(2_001));
+    tree.write("/w/many/x.a", "");
+    expect![[r#"
+        /w/bom/
+        /w/bom/.gitignore
+        /w/directory/
+        /w/directory/.gitignore/
+        /w/directory/.gitignore/x.a
+        /w/huge/
+        /w/huge/.gitignore
+        /w/huge/x.a
+        /w/link/
+        /w/link/.gitignore@
+        /w/link/x.a
+        /w/many/
+        /w/many/.gitignore
+        /w/many/x.a
+        /w/pipe/
+        /w/pipe/.ignore?
+        /w/pipe/x.a
+        17 entries, 8 files, 1 hidden
+        [] ["/w/huge/.gitignore", "/w/many/.gitignore"]
+    "#]]
+    .assert_eq(&shown(&tree, &tree.roots(&["/w"]), &SORTED));
+}
+
+#[test]
+fn rules_can_be_left_aside_but_stores_cannot() {
+    let tree = Tree::new(
+        "
+//- /w/.git/config
+//- /w/.gitignore
+x
+//- /w/x
+",
+    );
+    let all = WalkOptions { ignored: Ignored::Show, ..SORTED };
+    expect![[r#"
+        /w/.gitignore
+        /w/x
+        2 entries, 2 files, 0 hidden
+    "#]]
+    .assert_eq(&shown(&tree, &tree.roots(&["/w"]), &all));
+}
+
+#[test]
+fn what_bowline_keeps_is_not_shown() {
+    let tree = Tree::new(
+        "
+//- /w/state/journal
+//- /w/a
+",
+    );
+    let roots = tree.roots(&["/w"]).keeping_out([tree.path("/w/state")]);
+    expect![[r#"
+        /w/a
+        1 entries, 1 files, 0 hidden
+    "#]]
+    .assert_eq(&shown(&tree, &roots, &SORTED));
+}
+
+#[test]
+fn a_walk_has_bounds() {
+    let tree = Tree::new(
+        "
+//- /w/a/b/c
+//- /w/d/e
+//- /w/f
+",
+    );
+    let roots = tree.roots(&["/w"]);
+    let mut out = String::new();
+    for (max_entries, max_depth) in [(6, 9), (5, 9), (2, 9), (0, 9), (9, 1), (9, 2)] {
+        let options = WalkOptions { max_entries, max_depth, ..SORTED };
+        writeln!(out, "at most {max_entries}, {max_depth} deep").unwrap();
+        out += &shown(&tree, &roots, &options);
+    }
+    expect![[r#"
+        at most 6, 9 deep
+        /w/a/
+        /w/a/b/
+        /w/a/b/c
+        /w/d/
+        /w/d/e
+        /w/f
+        6 entries, 3 files, 0 hidden
+        at most 5, 9 deep
+        /w/a/
+        /w/a/b/
+        /w/a/b/c
+        /w/d/
+        /w/d/e
+        5 entries, 2 files, 0 hidden
+        truncated: 1
+        at most 2, 9 deep
+        /w/a/
+        /w/a/b/
+        2 entries, 0 files, 0 hidden
+        truncated: 1
+        at most 0, 9 deep
+        0 entries, 0 files, 0 hidden
+        truncated: 1
+        at most 9, 1 deep
+        /w/a/
+        /w/d/
+        /w/f
+        3 entries, 1 files, 0 hidden
+        at most 9, 2 deep
+        /w/a/
+        /w/a/b/
+        /w/d/
+        /w/d/e
+        /w/f
+        5 entries, 2 files, 0 hidden
+    "#]]
+    .assert_eq(&out);
+}
+
+#[test]
+fn names_that_cannot_be_said_are_counted() {
+    let tree = Tree::new("");
+    fs::write(tree.path("/w").join(std::ffi::OsStr::from_bytes(b"\xff")), "").unwrap();
+    // Deeper than any path can be named, made one by one.
+    let open = |from: &OwnedFd, name: &str| {
+        rustix::fs::mkdirat(from, name, Mode::RWXU).unwrap();
+        open_at(from, name, OFlags::PATH).unwrap()
+    };
+    let mut deep = rustix::fs::open(tree.path("/w"), OFlags::PATH, Mode::empty()).unwrap();
+    let mut long = rustix::io::fcntl_dupfd_cloexec(&deep, 0).unwrap();
+    for _ in 0..300 {
+        deep = open(&deep, "d");
+    }
+    for _ in 0..20 {
+        long = open(&long, &"l".repeat(250));
+    }
+    let report = walk(&tree.roots(&["/w"]), &SORTED, &mut |entry| {
+        assert!(entry.path().len() <= MAX_PATH_BYTES && names(entry.path()).count() <= MAX_COMPONENTS);
+        ControlFlow::Continue(())
+    });
+    assert_eq!((report.not_utf8, report.too_deep, report.unreadable), (1, 2, 0));
+}
+
+#[test]
+fn a_visitor_can_stop() {
+    let tree = Tree::new("//- /w/a\n//- /w/b/c\n//- /w/b/d\n//- /o/x\n");
+    let mut seen = 0;
+    let report = walk(&tree.roots(&["/w", "/o"]), &SORTED, &mut |_| {
+        seen += 1;
+        if seen == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert_eq!((seen, report.entries, report.stopped, report.truncated), (3, 3, true, false));
+}
+
+#[test]
+fn special_files_are_shown_and_never_opened() {
+    let tree = Tree::new("//- /w/file\ntext");
+    rustix::fs::mknodat(CWD, tree.path("/w/pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    std::os::unix::net::UnixListener::bind(tree.path("/w/socket")).unwrap();
+    let mut out = String::new();
+    walk(&tree.roots(&["/w"]), &SORTED, &mut |entry| {
+        let opened = entry.open().map(|(mut file, stamp)| {
+            assert_eq!(stamp, entry.stamp());
+            let mut text = String::new();
+            file.read_to_string(&mut text).unwrap();
+            text
+        });
+        writeln!(out, "{}: {opened:?}", entry.path()).unwrap();
+        ControlFlow::Continue(())
+    });
+    expect![[r#"
+        /w/file: Ok("text")
+        /w/pipe: Err(Kind(InvalidInput))
+        /w/socket: Err(Kind(InvalidInput))
+    "#]]
+    .assert_eq(&tree.shown(&out));
+}
+
+#[test]
+fn a_walk_can_start_below_a_root() {
+    let tree = Tree::new(
+        "
+//- /w/.gitignore
+*.log
+target
+//- /w/target/x
+//- /w/target/x.log
+//- /w/a/x.log
+//- /w/a/x
+//- /w/a/nested/y
+//- /w/a/link -> x
+//- /w/.git/config
+",
+    );
+    let roots = tree.roots(&["/w", "/w/a/nested"]);
+    let (mut out, mut cache) = (String::new(), RulesCache::default());
+    for (path, start) in [
+        ("/w/a", Start::Found),
+        ("/w/target", Start::Found),
+        ("/w/target", Start::Asked),
+        ("/w/target/x", Start::Found),
+        ("/w/a/x", Start::Found),
+        ("/w/a/x.log", Start::Found),
+        ("/w/a/x.log", Start::Asked),
+        ("/w/a/x/below", Start::Found),
+        ("/w/a/link", Start::Found),
+        ("/w/a/link/below", Start::Found),
+        ("/w/none", Start::Found),
+        ("/w/.git/config", Start::Asked),
+        ("/elsewhere", Start::Found),
+        ("/w", Start::Found),
+    ] {
+        let mut seen = String::new();
+        let (arrival, _) = walk_from(&roots, &tree.name(path), start, &SORTED, &mut cache, &mut |entry| {
+            line(&mut seen, entry);
+            ControlFlow::Continue(())
+        });
+        writeln!(out, "> {path} {start:?}: {arrival:?}\n{seen}").unwrap();
+    }
+    expect![[r#"
+        > /w/a Found: Directory
+        /w/a/link@
+        /w/a/nested/
+        /w/a/x
+        /w/a/nested/y
+
+        > /w/target Found: Hidden
+
+        > /w/target Asked: Directory
+        /w/target/x
+
+        > /w/target/x Found: Hidden
+
+        > /w/a/x Found: Entry
+        /w/a/x
+
+        > /w/a/x.log Found: Hidden
+
+        > /w/a/x.log Asked: Entry
+        /w/a/x.log
+
+        > /w/a/x/below Found: Missing
+
+        > /w/a/link Found: Entry
+        /w/a/link@
+
+        > /w/a/link/below Found: Missing
+
+        > /w/none Found: Missing
+
+        > /w/.git/config Asked: Store
+
+        > /elsewhere Found: Outside
+
+        > /w Found: Directory
+        /w/.gitignore
+        /w/a/
+        /w/a/link@
+        /w/a/nested/
+        /w/a/x
+        /w/a/nested/y
+
+    "#]]
+    .assert_eq(&tree.shown(&out));
+    let admitted = roots.admit(&tree.name("/w/a/x"), Access::Read).unwrap();
+    assert_eq!(walk_below(&roots, &admitted, &SORTED, &mut |_| ControlFlow::Continue(())).entries, 1);
+}
+
+#[test]
+fn one_path_is_looked_at_through_no_link() {
+    let tree = Tree::new(
+        "
+//- /w/.gitignore
+x
+//- /w/a/x
+//- /w/link -> a
+//- /o/x
+//- /w/out -> ../o
+",
+    );
+    let roots = tree.roots(&["/w"]);
+    let mut out = String::new();
+    for path in ["/w/a/x", "/w/a", "/w/link", "/w/link/x", "/w/out/x", "/w/a/x/y", "/w/none/x", "/o/x"] {
+        let mut seen = String::new();
+        visit_one(&roots, &tree.name(path), &mut |entry| {
+            line(&mut seen, entry);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        writeln!(out, "> {path}\n{seen}").unwrap();
+    }
+    expect![[r#"
+        > /w/a/x
+        /w/a/x
+
+        > /w/a
+        /w/a/
+
+        > /w/link
+        /w/link@
+
+        > /w/link/x
+
+        > /w/out/x
+
+        > /w/a/x/y
+
+        > /w/none/x
+
+        > /o/x
+
+    "#]]
+    .assert_eq(&tree.shown(&out));
+}
+
+/// How many walks the race is over.
+const WALKS: usize = 3_000;
+
+#[test]
+fn nobody_who_swaps_directories_for_links_leads_a_walk_outside() {
+    let tree = Tree::new(
+        "
+//- /w/d/inner/inside
+in
+//- /o/inner/secret
+out
+//- /o/secret
+out
+//- /o/.gitignore
+inside
+",
+    );
+    let roots = tree.roots(&["/w"]);
+    let (directory, link, away) = (tree.path("/w/d"), tree.path("/o-link"), tree.path("/away"));
+    std::os::unix::fs::symlink(tree.path("/o"), &link).unwrap();
+    let over = AtomicBool::new(false);
+    let (mut with, mut without) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                fs::rename(&directory, &away).unwrap();
+                fs::rename(&link, &directory).unwrap();
+                fs::rename(&directory, &link).unwrap();
+                fs::rename(&away, &directory).unwrap();
+            }
+        });
+        for _ in 0..WALKS {
+            let mut inside = false;
+            walk(&roots, &SORTED, &mut |entry| {
+                assert!(!entry.path().contains("secret"), "{}", entry.path());
+                if entry.kind() == Kind::File {
+                    let mut text = String::new();
+                    if let Ok((mut file, _)) = entry.open() {
+                        file.read_to_string(&mut text).unwrap();
+                        assert_eq!(text.trim(), "in");
+                    }
+                    inside = true;
+                }
+                ControlFlow::Continue(())
+            });
+            visit_one(&roots, &tree.name("/w/d/secret"), &mut |entry| panic!("{}", entry.path())).unwrap();
+            if inside { with += 1 } else { without += 1 }
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    // Otherwise nothing was raced against.
+    assert!(with > 0 && without > 0, "{with} {without}");
+}

@@ -1,0 +1,386 @@
+//! Finding what changed on disk beside the engine, and recording it.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, SystemTime};
+
+use bowline_state::changes::{ChangeId, ContentHash, FileState, Moment, Origin, Source};
+use bowline_state::observation::{Known, Stamp};
+use bowline_state::paths::Access;
+
+use super::{Workspace, Writer, now};
+use crate::error::FilesError;
+use crate::journal::{BaselineRow, Draft, Filter, Journal, Manner, Side, SideContent};
+use crate::observer::{Event, Observation, Observer, ObserverOptions, ScanReport, Seen};
+use crate::replace::is_temp_name;
+use crate::roots::Roots;
+use crate::walker;
+use crate::watch::{Dirty, Watch, WatchError, WatchOptions};
+
+/// Changes are recorded together until they have this many bytes, or are [`MAX_BATCH`].
+const BATCH_BYTES: usize = 16 << 20;
+
+/// So many changes are recorded together at most.
+const MAX_BATCH: usize = 256;
+
+/// How long to wait for what the system has still to tell of what happened.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// How often a workspace that stays open drops what its journal need not keep.
+const PRUNE_EVERY_MS: i64 = 10 * 60 * 1000;
+
+/// What was found on disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// The changes, as the journal knows them.
+    pub changes: Vec<ChangeId>,
+    /// Files that got another name: from, to. They are in the journal as a deletion and a creation.
+    pub renamed: Vec<(String, String)>,
+    /// What the scan did and left out.
+    pub report: ScanReport,
+}
+
+/// Is told how many files were looked at, and may stop the scan.
+pub type Progress<'p> = dyn FnMut(u64) -> ControlFlow<()> + 'p;
+
+/// Who looks at the disk.
+#[derive(Debug, Default)]
+pub(super) struct Lookout {
+    // None until observing was started.
+    observer: Option<Observer>,
+    watch: Option<Watch>,
+    // What was found could not be recorded: it has to be found again.
+    is_behind: bool,
+    // The newest change in the journal at the last look. Later ones of other processes are not known to the observer.
+    seen: Option<ChangeId>,
+}
+
+/// Whether the system is asked to tell what changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watching {
+    /// It is, if it can: then a look costs what changed, not what there is.
+    IfPossible,
+    /// Everything is looked at each time.
+    No,
+}
+
+/// What observing begins with.
+#[derive(Debug)]
+pub struct Started {
+    /// What the scan did and left out.
+    pub report: ScanReport,
+    /// Why the system does not tell what changes, if it was asked to.
+    pub not_watched: Option<WatchError>,
+}
+
+impl Workspace {
+    /// Begins to observe: learns what is there, and keeps small texts so that a later change can be undone. What changed
+    /// since the workspace was last observed is nobody's here: it is learnt, not recorded.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be used. A scan that is stopped is no error; the report says so.
+    pub fn start_observing(
+        &self,
+        options: ObserverOptions,
+        watching: Watching,
+        progress: &mut Progress<'_>,
+    ) -> Result<Started, FilesError> {
+        let roots = &self.inner.roots;
+        let mut writer = self.writer();
+        let Writer { journal, lookout, .. } = &mut *writer;
+        let (watch, not_watched) = match watching {
+            Watching::No => (None, None),
+            // What happens while the first scan runs is found by the next look.
+            Watching::IfPossible => match Watch::start(roots, &WatchOptions::new(private(journal))) {
+                Ok(watch) => (Some(watch), None),
+                Err(why) => (None, Some(why)),
+            },
+        };
+        let stored = journal.baseline()?;
+        let mut observer = Observer::restore(options, stored.into_iter().map(known));
+        let mut batch = Batch::default();
+        let mut failed = None;
+        // The lock is taken for each batch: a large tree takes long, and other processes should not have to wait for it.
+        let observation = observer.first_scan(roots, now_ns(), &mut |event| {
+            let (path, known, bytes) = match event {
+                Event::Progress(files) => return progress(files),
+                Event::Content { path, known, bytes } => (path, Some(*known), Some(bytes)),
+                Event::Change(seen, bytes) => (seen.path.as_str(), seen.after, bytes),
+            };
+            let secret = walker::root_of(roots, path).is_none_or(|(_, way)| walker::is_secret(way));
+            let (Some(known), Some(bytes), false) = (known, bytes, secret) else {
+                return ControlFlow::Continue(());
+            };
+            let size = bytes.len();
+            let learnt = (row(path, &known), bytes);
+            flow(batch.add(learnt, size, |learnt| keep(journal, learnt)), &mut failed)
+        });
+        let kept = failed.map_or_else(|| batch.flush(|learnt| keep(journal, learnt)), Err);
+        kept?;
+        let _lock = journal.lock()?;
+        store(journal, &observation)?;
+        let seen = newest(journal)?;
+        *lookout = Lookout { observer: Some(observer), watch, is_behind: false, seen };
+        Ok(Started { report: observation.report, not_watched })
+    }
+
+    /// Finds what changed on disk without passing through the engine since the last look, and records it as observed.
+    /// If observing was not started, nothing is found.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be used.
+    pub fn observe(&self, origin: &Origin, progress: &mut Progress<'_>) -> Result<Observed, FilesError> {
+        let roots = &self.inner.roots;
+        let mut writer = self.writer();
+        let Writer { journal, lookout, pruned, .. } = &mut *writer;
+        let _lock = journal.lock()?;
+        let (observed, changed) = match lookout.look(journal, roots, origin, progress) {
+            Ok(found) => found,
+            Err(error) => {
+                lookout.is_behind = true;
+                return Err(error);
+            }
+        };
+        let at = now();
+        if at.0.saturating_sub(pruned.0) > PRUNE_EVERY_MS {
+            journal.prune(at)?;
+            *pruned = at;
+        }
+        for path in &changed {
+            // An editor should see it, if it has nothing unsaved there. What is no text by now cannot be shown.
+            if let Ok(admitted) = roots.admit(path, Access::Read)
+                && let Err(error) = self.refresh(&admitted)
+                && !matches!(error, FilesError::NotText { .. } | FilesError::TooLarge { .. })
+            {
+                return Err(error);
+            }
+        }
+        Ok(observed)
+    }
+}
+
+impl Lookout {
+    /// Looks at what changed, and records it. Returns the files, too.
+    fn look(
+        &mut self,
+        journal: &mut Journal,
+        roots: &Roots,
+        origin: &Origin,
+        progress: &mut Progress<'_>,
+    ) -> Result<(Observed, Vec<String>), FilesError> {
+        let Some(observer) = &mut self.observer else { return Ok((Observed::default(), Vec::new())) };
+        let mut dirty = match &mut self.watch {
+            Some(watch) => {
+                watch.settle(SETTLE);
+                watch.take(roots)
+            }
+            None => Dirty::Everything,
+        };
+        if self.is_behind {
+            // What the journal knows of the files is what was recorded.
+            *observer = Observer::restore_after(observer, journal.baseline()?.into_iter().map(known));
+            dirty = Dirty::Everything;
+        }
+        let mut batch = Batch::default();
+        let mut changes = Vec::new();
+        let mut failed = None;
+        let (at, seen_until) = (now(), self.seen);
+        let mut sink = |event: Event<'_>| {
+            let (seen, bytes) = match event {
+                Event::Progress(files) => return progress(files),
+                Event::Content { .. } => return ControlFlow::Continue(()),
+                Event::Change(seen, bytes) => (seen, bytes),
+            };
+            if is_ours(seen) {
+                return ControlFlow::Continue(());
+            }
+            // Of secrets no copy is made that nobody asked for.
+            let secret = walker::root_of(roots, &seen.path).is_none_or(|(_, way)| walker::is_secret(way));
+            let bytes = bytes.filter(|_| !secret);
+            let size = bytes.as_ref().map_or(0, Vec::len);
+            let found = Found { seen: seen.clone(), bytes };
+            let record = |found: &[Found]| record(journal, found, origin, at, seen_until, &mut changes);
+            flow(batch.add(found, size, record), &mut failed)
+        };
+        let observation = match dirty {
+            Dirty::Everything => observer.scan(roots, now_ns(), &mut sink),
+            Dirty::Paths(paths) => observer.scan_paths(roots, &paths, now_ns(), &mut sink),
+        };
+        let recorded = failed.map_or_else(
+            || batch.flush(|found: &[Found]| record(journal, found, origin, at, seen_until, &mut changes)),
+            Err,
+        );
+        recorded.and_then(|()| store(journal, &observation))?;
+        self.seen = newest(journal)?;
+        self.is_behind = false;
+        let changed = observation.changes.into_iter().map(|seen| seen.path).collect();
+        Ok((Observed { changes, renamed: observation.renamed, report: observation.report }, changed))
+    }
+
+    /// Takes note of what the engine wrote itself, so that it is not found as a change.
+    pub(super) fn expect(&mut self, path: &str, file: Option<(Stamp, &[u8])>) {
+        let Some(observer) = &mut self.observer else { return };
+        match file {
+            Some((stamp, bytes)) => {
+                observer.expect(path, Known::new(stamp, Some(ContentHash::of(bytes)), now_ns()));
+            }
+            None => observer.forget(path),
+        }
+    }
+}
+
+/// Things that are stored together.
+struct Batch<T> {
+    things: Vec<T>,
+    bytes: usize,
+}
+
+impl<T> Default for Batch<T> {
+    fn default() -> Self {
+        Self { things: Vec::new(), bytes: 0 }
+    }
+}
+
+impl<T> Batch<T> {
+    fn add(
+        &mut self,
+        thing: T,
+        bytes: usize,
+        store: impl FnOnce(&[T]) -> Result<(), FilesError>,
+    ) -> Result<(), FilesError> {
+        self.bytes += bytes;
+        self.things.push(thing);
+        if self.bytes < BATCH_BYTES && self.things.len() < MAX_BATCH { Ok(()) } else { self.flush(store) }
+    }
+
+    fn flush(&mut self, store: impl FnOnce(&[T]) -> Result<(), FilesError>) -> Result<(), FilesError> {
+        self.bytes = 0;
+        let things = std::mem::take(&mut self.things);
+        if things.is_empty() { Ok(()) } else { store(&things) }
+    }
+}
+
+/// A change that was found, and the file's bytes now.
+struct Found {
+    seen: Seen,
+    bytes: Option<Vec<u8>>,
+}
+
+fn flow(stored: Result<(), FilesError>, failed: &mut Option<FilesError>) -> ControlFlow<()> {
+    match stored {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            *failed = Some(error);
+            ControlFlow::Break(())
+        }
+    }
+}
+
+/// Keeps contents together with what is known of their files, which is what holds them.
+fn keep(journal: &mut Journal, learnt: &[(BaselineRow, Vec<u8>)]) -> Result<(), FilesError> {
+    let _lock = journal.lock()?;
+    let contents: Vec<&[u8]> = learnt.iter().map(|(_, bytes)| bytes.as_slice()).collect();
+    journal.keep(&contents)?;
+    let rows: Vec<BaselineRow> = learnt.iter().map(|(row, _)| row.clone()).collect();
+    journal.update_baseline(&rows, &[])?;
+    Ok(())
+}
+
+fn newest(journal: &Journal) -> Result<Option<ChangeId>, FilesError> {
+    let last = journal.changes(&Filter { limit: Some(1), ..Filter::default() })?;
+    Ok(last.last().map(|entry| entry.change.id))
+}
+
+/// Says whether it is a temporary file of a write of ours, or of another Bowline.
+fn is_ours(seen: &Seen) -> bool {
+    seen.path.rsplit('/').next().is_some_and(is_temp_name)
+}
+
+fn record(
+    journal: &mut Journal,
+    found: &[Found],
+    origin: &Origin,
+    at: Moment,
+    seen_until: Option<ChangeId>,
+    changes: &mut Vec<ChangeId>,
+) -> Result<(), FilesError> {
+    let mut drafts = Vec::new();
+    for Found { seen, bytes } in found {
+        // Another Bowline may have written the file since the last look: then this began with what that one left.
+        let filter =
+            Filter { path: Some(&seen.path), after: seen_until, limit: Some(1), ..Filter::default() };
+        let others = journal.changes(&filter)?.pop().map(|entry| entry.change.after);
+        if others.is_some_and(|after| is_explained(after, seen)) {
+            continue;
+        }
+        let before = match others {
+            Some(after) => after.map(|FileState { hash, size, mode }| Side {
+                content: SideContent::Known { hash, size },
+                mode,
+            }),
+            None => seen.before.as_ref().map(|known| side(known, None)),
+        };
+        drafts.push(Draft {
+            origin,
+            source: Source::Observed,
+            path: &seen.path,
+            before,
+            after: seen.after.as_ref().map(|known| side(known, bytes.as_deref())),
+            reverses: &[],
+            manner: Manner::Found,
+        });
+    }
+    changes.extend(journal.record(&drafts, at)?);
+    Ok(())
+}
+
+/// Says whether a change of the journal left a file as it is.
+fn is_explained(after: Option<FileState>, seen: &Seen) -> bool {
+    match (after, &seen.after) {
+        (None, None) => true,
+        (Some(known), Some(now)) => Some(known.hash) == now.hash && known.mode == now.stamp.mode,
+        _ => false,
+    }
+}
+
+fn side<'a>(known: &Known, bytes: Option<&'a [u8]>) -> Side<'a> {
+    let hash = known.hash.unwrap_or(ContentHash::UNKNOWN);
+    let content = bytes.map_or(SideContent::Known { hash, size: known.stamp.size }, SideContent::Bytes);
+    Side { content, mode: known.stamp.mode }
+}
+
+fn store(journal: &mut Journal, observation: &Observation) -> Result<(), FilesError> {
+    let rows: Vec<BaselineRow> = observation.upsert.iter().map(|(path, known)| row(path, known)).collect();
+    journal.update_baseline(&rows, &observation.remove)?;
+    Ok(())
+}
+
+fn row(path: &str, known: &Known) -> BaselineRow {
+    let Stamp { device, inode, size, mtime_ns, ctime_ns, mode } = known.stamp;
+    BaselineRow {
+        path: path.to_owned(),
+        size,
+        mtime_ns,
+        ctime_ns,
+        inode,
+        device,
+        mode,
+        hash: known.hash,
+        racy: known.racy,
+    }
+}
+
+fn known(row: BaselineRow) -> (String, Known) {
+    let BaselineRow { path, size, mtime_ns, ctime_ns, inode, device, mode, hash, racy } = row;
+    (path, Known { stamp: Stamp { device, inode, size, mtime_ns, ctime_ns, mode }, hash, racy })
+}
+
+/// Returns the directory of Bowline's own that a watch may use.
+fn private(journal: &Journal) -> std::path::PathBuf {
+    let path = journal.path();
+    path.parent().map_or_else(|| path.clone(), std::path::Path::to_owned)
+}
+
+fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}

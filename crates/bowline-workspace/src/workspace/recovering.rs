@@ -1,0 +1,240 @@
+//! Putting right what a crash interrupted: the journal knows the intent, the disk shows how far it came.
+
+use std::fs::File;
+
+use bowline_state::changes::{Change, FileState, Origin, Source};
+use bowline_state::paths::Access;
+use bowline_state::recovery::{self, Remains, Repair, Way, judge};
+
+use super::applying::{Effect, NewFile, perform};
+use super::{Workspace, Writer, now};
+use crate::disk;
+use crate::error::FilesError;
+use crate::journal::{Draft, Journal, JournalError, Manner, Outcome, Pending, Side, SideContent};
+use crate::replace::{self, New, Old};
+use crate::roots::{Place, Roots};
+
+/// An interrupted write, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// The change.
+    pub change: Change,
+    /// Whether it was done, or not, or nobody can tell because the file was changed since.
+    pub outcome: recovery::Outcome,
+}
+
+impl Workspace {
+    /// Puts right what was interrupted below some roots. What cannot be reached there stays for later.
+    pub(super) fn recover(&self, writer: &mut Writer, roots: &Roots) -> Result<Vec<Recovered>, FilesError> {
+        let _lock = writer.journal.lock()?;
+        let pending = writer.journal.pending()?;
+        let mut recovered = Vec::new();
+        writer.interrupted = false;
+        // What was begun together is at one moment by one origin.
+        for group in pending.chunk_by(|one, next| {
+            (one.change.at, &one.change.origin) == (next.change.at, &next.change.origin)
+        }) {
+            let mut outcomes: Vec<_> =
+                group.iter().map(|pending| self.recover_one(writer, roots, pending)).collect();
+            // A group is done whole or not at all; where some of it is done, the rest is, too.
+            if outcomes.contains(&Some(recovery::Outcome::Done)) {
+                for (pending, outcome) in group.iter().zip(&mut outcomes) {
+                    if *outcome == Some(recovery::Outcome::Abandoned) {
+                        let carried = self.carry_forward(writer, roots, pending);
+                        *outcome = carried.then_some(recovery::Outcome::Done);
+                    }
+                }
+            }
+            // As long as one of them is open, all are: or the last would be judged without the others one day.
+            let Some(outcomes) = outcomes.into_iter().collect::<Option<Vec<_>>>() else {
+                writer.interrupted = true;
+                continue;
+            };
+            let settled: Vec<_> = group
+                .iter()
+                .zip(&outcomes)
+                .map(|(pending, outcome)| (pending.change.id, told(*outcome)))
+                .collect();
+            writer.journal.settle(&settled)?;
+            let group = group.iter().zip(outcomes);
+            recovered.extend(
+                group.map(|(pending, outcome)| Recovered { change: pending.change.clone(), outcome }),
+            );
+        }
+        Ok(recovered)
+    }
+
+    /// Does so if there is something to put right.
+    pub(super) fn recover_interrupted(&self, writer: &mut Writer, roots: &Roots) -> Result<(), FilesError> {
+        if writer.interrupted {
+            self.recover(writer, roots)?;
+        }
+        Ok(())
+    }
+
+    fn recover_one(
+        &self,
+        writer: &mut Writer,
+        roots: &Roots,
+        pending: &Pending,
+    ) -> Option<recovery::Outcome> {
+        let change = &pending.change;
+        let admitted = roots.admit(&change.path, Access::Write).ok()?;
+        // The name leads elsewhere by now, through a link.
+        if admitted.canonical() != change.path {
+            return None;
+        }
+        let (way, temp) = match &pending.manner {
+            Manner::Rename { temp } if replace::is_temp_name(temp) => (Way::Exchange, Some(temp.as_str())),
+            Manner::InPlace => (Way::InPlace, None),
+            Manner::Rename { .. } | Manner::Found => {
+                return Some(recovery::Outcome::Unknown);
+            }
+        };
+        let Some(place) = roots.place(&admitted).ok()? else {
+            return Some(if change.before.is_none() {
+                recovery::Outcome::Abandoned
+            } else {
+                recovery::Outcome::Unknown
+            });
+        };
+        let cap = self.inner.settings.max_write;
+        let current = contents(&place, place.leaf(), cap).ok()?;
+        let temp_file = temp.map_or(Ok(None), |temp| contents(&place, temp, cap)).ok()?;
+        // Without both texts nothing can be told, and nothing is touched.
+        let journal = &writer.journal;
+        let (before, after) = (kept(journal, change.before)?, kept(journal, change.after)?);
+        if matches!((&before, &after), (Kept::Lost, _) | (_, Kept::Lost)) {
+            return Some(recovery::Outcome::Unknown);
+        }
+        let bytes = |file: &Option<(File, Vec<u8>)>| file.as_ref().map(|(_, bytes)| bytes.clone());
+        let (current_bytes, temp_bytes) = (bytes(&current), bytes(&temp_file));
+        let remains = Remains {
+            way,
+            before: before.bytes(),
+            after: after.bytes(),
+            current: current_bytes.as_deref(),
+            temp: temp_bytes.as_deref(),
+        };
+        let (outcome, repair) = judge(remains);
+        let calls = &self.inner.calls;
+        let repaired = match (repair, temp) {
+            (Repair::Nothing, _) => true,
+            (Repair::RemoveTemp, Some(temp)) => replace::remove(&place, temp, calls).is_ok(),
+            (Repair::ExchangeBack, Some(temp)) => replace::exchange_back(&place, temp, calls).is_ok(),
+            (Repair::RenameBack, Some(temp)) => replace::rename_back(&place, temp, calls).is_ok(),
+            (Repair::KeepTemp, Some(temp)) => {
+                let kept = keep(writer, &change.path, temp_bytes.as_deref(), current_bytes.as_deref());
+                kept && replace::remove(&place, temp, calls).is_ok()
+            }
+            (Repair::Finish, _) => match (&current, after.bytes()) {
+                (Some((file, bytes)), Some(after)) => rustix::fs::fstat(file).is_ok_and(|stat| {
+                    let new = New { bytes: after, mode: change.after.map(|after| after.mode) };
+                    replace::in_place(&place, Old { stat: &stat, bytes }, new, calls).is_ok()
+                }),
+                _ => false,
+            },
+            (_, None) => false,
+        };
+        repaired.then_some(outcome)
+    }
+
+    /// Makes a change that was not made, although others of its group were.
+    fn carry_forward(&self, writer: &mut Writer, roots: &Roots, pending: &Pending) -> bool {
+        let change = &pending.change;
+        let (temp, in_place) = match &pending.manner {
+            Manner::Rename { temp } => (temp.as_str(), false),
+            Manner::InPlace => ("", true),
+            Manner::Found => return false,
+        };
+        let effect = || -> Option<(Effect, Place)> {
+            let admitted = roots.admit(&change.path, Access::Write).ok()?;
+            let current = self.load(roots, &admitted).ok()?;
+            let before = kept(&writer.journal, change.before)?;
+            let after = kept(&writer.journal, change.after)?;
+            let new = match after {
+                Kept::Bytes(bytes) => Some(NewFile { bytes, mode: change.after.map(|after| after.mode) }),
+                Kept::Nothing => None,
+                Kept::Lost => return None,
+            };
+            // Somebody else may have been here meanwhile.
+            let is_before = current.as_ref().map(|current| current.bytes.as_slice()) == before.bytes();
+            if !is_before || matches!(before, Kept::Lost) {
+                return None;
+            }
+            let place = roots.create_place(&admitted, &self.inner.calls).ok()?;
+            Some((Effect { admitted, current, new, reverses: Vec::new() }, place))
+        };
+        let Some((effect, place)) = effect() else { return false };
+        let mut late = Vec::new();
+        let calls = &self.inner.calls;
+        let done = perform(&effect, &place, temp, in_place, calls, &mut late).is_ok()
+            && (effect.new.is_some() || replace::remove(&place, temp, calls).is_ok());
+        let brought =
+            late.into_iter().all(|late| self.bring_in(writer, roots, &effect.admitted, late).is_ok());
+        done && brought
+    }
+}
+
+fn told(outcome: recovery::Outcome) -> Outcome {
+    match outcome {
+        recovery::Outcome::Done => Outcome::Done,
+        recovery::Outcome::Abandoned => Outcome::Abandoned,
+        recovery::Outcome::Unknown => Outcome::Unknown,
+    }
+}
+
+/// One side of a change.
+enum Kept {
+    Nothing,
+    Bytes(Vec<u8>),
+    // There was a file, and its bytes are lost.
+    Lost,
+}
+
+impl Kept {
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Nothing | Self::Lost => None,
+        }
+    }
+}
+
+/// Returns a file as it was on one side of a change; nothing if that cannot be told now.
+fn kept(journal: &Journal, state: Option<FileState>) -> Option<Kept> {
+    let Some(state) = state else { return Some(Kept::Nothing) };
+    match journal.blob(&state.hash) {
+        Ok(Some(bytes)) => Some(Kept::Bytes(bytes)),
+        Ok(None) | Err(JournalError::Damaged(_)) => Some(Kept::Lost),
+        Err(_) => None,
+    }
+}
+
+/// Reads a file in a directory, if it is there.
+fn contents(place: &Place, name: &str, cap: u64) -> Result<Option<(File, Vec<u8>)>, FilesError> {
+    let file = match place.open(name) {
+        Ok(file) => file,
+        Err(rustix::io::Errno::NOENT) => return Ok(None),
+        Err(why) => return Err(FilesError::system(name)(why.into())),
+    };
+    let (bytes, _) = disk::read_bytes(&file, cap).map_err(|fault| FilesError::read(name, fault))?;
+    Ok(Some((file, bytes)))
+}
+
+/// Keeps a text that nobody knows in the journal, as what the file held before what it holds now.
+fn keep(writer: &mut Writer, path: &str, found: Option<&[u8]>, current: Option<&[u8]>) -> bool {
+    fn side(bytes: &[u8]) -> Side<'_> {
+        Side { content: SideContent::Bytes(bytes), mode: 0o644 }
+    }
+    let draft = Draft {
+        origin: &Origin::default(),
+        source: Source::Observed,
+        path,
+        before: found.map(side),
+        after: current.map(side),
+        reverses: &[],
+        manner: Manner::Found,
+    };
+    writer.journal.record(&[draft], now()).is_ok()
+}

@@ -1,0 +1,371 @@
+//! Taking back what changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard};
+
+use bowline_state::changes::{Change, ChangeId, FileState, Moment, Origin, Reversal, Source};
+use bowline_state::ledger::Rejected;
+use bowline_state::paths::Access;
+use bowline_state::text;
+use bowline_state::undo::{self, CannotReverse, Content, Planned, Selection, Step, Why};
+
+use indexmap::IndexMap;
+
+use super::applying::{Current, Effect, Group, NewFile, NotApplied};
+use super::documents::{DocumentEvent, Documents};
+use super::editor::beside;
+use super::writing::{encode, settle_document};
+use super::{Session, Workspace, Writer, now};
+use crate::error::FilesError;
+use crate::journal::{Draft, Filter, Journal, Manner, Side, SideContent};
+use crate::roots::{Admitted, Roots};
+
+/// How often taking back is planned anew because somebody changed a file meanwhile.
+const ATTEMPTS: usize = 8;
+
+/// What is taken back at once has at most this many bytes, before and after together.
+const MAX_AT_ONCE: usize = 512 << 20;
+
+/// What was taken back in one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reversed {
+    /// The file.
+    pub path: String,
+    /// The change that took back others.
+    pub change: ChangeId,
+    /// Whether the file is another one now; it may have been as before already.
+    pub changed: bool,
+}
+
+/// What an undo or redo did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TakenBack {
+    /// The files in which something was taken back.
+    pub files: Vec<Reversed>,
+    /// Changes that were found on disk and whose text is not known, so that they could not be taken back with the rest.
+    pub left: Vec<ChangeId>,
+}
+
+/// One file of an undo or redo, planned.
+struct Plan {
+    admitted: Admitted,
+    current: Option<Current>,
+    planned: Planned,
+    reverses: Vec<Reversal>,
+    known_by: Option<String>,
+    // Whether an open document has text that its file does not have.
+    unsaved: bool,
+}
+
+impl Plan {
+    fn bytes(&self) -> usize {
+        let new = match &self.planned {
+            Planned::Write { bytes, .. } => bytes.len(),
+            Planned::Unchanged | Planned::Delete => 0,
+        };
+        new + self.current.as_ref().map_or(0, |current| current.bytes.len())
+    }
+}
+
+impl Workspace {
+    /// Takes back changes for the user, as [`Session::undo`] does, below the workspace's own roots.
+    ///
+    /// # Errors
+    /// As [`Session::undo`].
+    pub fn undo(&self, selection: &Selection) -> Result<TakenBack, FilesError> {
+        self.session("").undo(selection, &Origin::default())
+    }
+
+    /// Takes back undos for the user, as [`Session::redo`] does, below the workspace's own roots.
+    ///
+    /// # Errors
+    /// As [`Session::redo`].
+    pub fn redo(&self, selection: &Selection) -> Result<TakenBack, FilesError> {
+        self.session("").redo(selection, &Origin::default())
+    }
+}
+
+impl Session {
+    /// Takes back the changes that are meant: all of them, or none. Later edits stay.
+    ///
+    /// # Errors
+    /// Returns why none was taken back, for instance that later edits touch the same lines.
+    pub fn undo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
+        self.take_back(selection, origin, "undo", undo::to_undo)
+    }
+
+    /// Takes back undos of the changes that are meant.
+    ///
+    /// # Errors
+    /// As [`Session::undo`].
+    pub fn redo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
+        self.take_back(selection, origin, "redo", undo::to_redo)
+    }
+
+    fn take_back(
+        &self,
+        selection: &Selection,
+        origin: &Origin,
+        what: &'static str,
+        choose: impl Fn(&[Change], &Selection) -> Vec<ChangeId>,
+    ) -> Result<TakenBack, FilesError> {
+        let workspace = &self.workspace;
+        let mut writer = workspace.writer();
+        workspace.recover_interrupted(&mut writer, &self.roots)?;
+        let _lock = writer.journal.lock()?;
+        let entries = writer.journal.changes(&Filter::default())?;
+        let history: Vec<Change> = entries.into_iter().map(|entry| entry.change).collect();
+        let selection = &by_own_name(selection, &history, &self.roots);
+        let chosen = choose(&history, selection);
+        if chosen.is_empty() {
+            return Err(FilesError::NothingTo(what));
+        }
+        let by_id: HashMap<ChangeId, &Change> = history.iter().map(|change| (change.id, change)).collect();
+        let mut by_file: IndexMap<&str, Vec<&Change>> = IndexMap::new();
+        let mut left = Vec::new();
+        for change in chosen.iter().filter_map(|id| by_id.get(id)) {
+            // Who means many changes means those that can be taken back; who means one is told why it cannot be.
+            let is_lost =
+                chosen.len() > 1 && change.source == Source::Observed && !is_kept(&writer.journal, change)?;
+            if is_lost {
+                left.push(change.id);
+            } else {
+                by_file.entry(&change.path).or_default().push(change);
+            }
+        }
+        if let (true, Some(change)) = (by_file.is_empty(), left.first()) {
+            let path = by_id.get(change).map(|change| change.path.clone()).unwrap_or_default();
+            return Err(CannotReverse { path, change: *change, why: Why::Forgotten }.into());
+        }
+        let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_deref()).filter(|_| what == "undo");
+        for _ in 0..ATTEMPTS {
+            let mut documents = workspace.documents();
+            let mut plans = Vec::new();
+            let mut bytes = 0;
+            for (path, changes) in &by_file {
+                let plan = self.plan(&writer.journal, &documents, path, changes, hunks)?;
+                bytes += plan.bytes();
+                if bytes > MAX_AT_ONCE {
+                    return Err(FilesError::TooMuchAtOnce { what, files: by_file.len(), cap: MAX_AT_ONCE });
+                }
+                plans.push(plan);
+            }
+            // It can be done. What the user typed is the user's change: it is saved first, so that it stays.
+            let unsaved = plans.iter().filter(|plan| plan.unsaved).map(|plan| plan.admitted.canonical());
+            let unsaved: Vec<String> = unsaved.map(str::to_owned).collect();
+            let done = if unsaved.is_empty() {
+                self.reverse(&mut writer, &mut documents, plans, origin)
+            } else {
+                let save = |path: &String| {
+                    workspace.save_open(&mut writer, &mut documents, &self.roots, path).map(|_| ())
+                };
+                // And then planned anew.
+                unsaved.iter().try_for_each(save).and(Err(NotApplied::Raced))
+            };
+            match done {
+                Ok(files) => return Ok(TakenBack { files, left }),
+                Err(NotApplied::Raced) => {}
+                Err(NotApplied::Failed(error)) => return Err(error),
+            }
+        }
+        Err(FilesError::Unsteady(by_file.keys().next().map(|path| (*path).to_owned()).unwrap_or_default()))
+    }
+
+    /// Plans what becomes of one file.
+    fn plan(
+        &self,
+        journal: &Journal,
+        documents: &Documents,
+        path: &str,
+        changes: &[&Change],
+        hunks: Option<&[usize]>,
+    ) -> Result<Plan, FilesError> {
+        let mut admitted = self.roots.admit(path, Access::Write)?;
+        // The name leads elsewhere by now, through a link: it is not the file that was changed.
+        if admitted.canonical() != path {
+            return Err(FilesError::LeadsElsewhere(path.to_owned()));
+        }
+        // No guard is asked: what is taken back may be what made the file read-only, and it is the user who takes it back.
+        let current = self.workspace.load(&self.roots, &admitted)?;
+        let known_by = documents.find(&admitted);
+        let unsaved = unsaved_bytes(documents, known_by.as_deref(), current.as_ref(), path)?;
+        let mode = current.as_ref().map_or(0o644, Current::mode);
+        let shown = unsaved.clone().or_else(|| current.as_ref().map(|current| current.bytes.clone()));
+        let shown = shown.map(|bytes| (bytes, mode));
+        let (file, reverses) = take_back_all(journal, shown.clone(), changes, hunks)?;
+        let planned = match file {
+            file if file == shown => Planned::Unchanged,
+            Some((bytes, mode)) => Planned::Write { bytes, mode },
+            None => Planned::Delete,
+        };
+        admitted.let_go();
+        let unsaved = unsaved.is_some();
+        Ok(Plan { admitted, current, planned, reverses, known_by, unsaved })
+    }
+
+    fn reverse(
+        &self,
+        writer: &mut Writer,
+        documents: &mut MutexGuard<'_, Documents>,
+        plans: Vec<Plan>,
+        origin: &Origin,
+    ) -> Result<Vec<Reversed>, NotApplied> {
+        let at = now();
+        let mut effects = Vec::new();
+        let mut shown = Vec::new();
+        let mut unchanged = Vec::new();
+        for plan in plans {
+            let new = match plan.planned {
+                Planned::Unchanged => {
+                    unchanged.push((plan.admitted, plan.current, plan.reverses));
+                    continue;
+                }
+                Planned::Write { bytes, mode } => Some(NewFile { bytes, mode: Some(mode) }),
+                Planned::Delete => None,
+            };
+            shown.push(plan.known_by);
+            effects.push(Effect {
+                admitted: plan.admitted,
+                current: plan.current,
+                new,
+                reverses: plan.reverses,
+            });
+        }
+        let group = Group { roots: &self.roots, origin, effects: &effects, at };
+        let applied = self.workspace.apply(writer, &group)?;
+        let mut reversed = Vec::new();
+        for ((effect, known_by), applied) in effects.iter().zip(shown).zip(applied) {
+            let path = effect.admitted.canonical().to_owned();
+            if let Some(known_by) = known_by {
+                show(documents, &known_by, effect.new.as_ref(), applied.stat.as_ref());
+            }
+            reversed.push(Reversed { path, change: applied.change, changed: true });
+        }
+        for (admitted, current, reverses) in unchanged {
+            let change = note_unchanged(writer, &admitted, current.as_ref(), &reverses, origin, at)?;
+            reversed.push(Reversed { path: admitted.canonical().to_owned(), change, changed: false });
+        }
+        Ok(reversed)
+    }
+}
+
+/// A file on one side of a change, with its bytes as far as they are kept.
+pub(super) type Kept = (FileState, Option<Vec<u8>>);
+
+pub(super) fn kept(journal: &Journal, state: Option<FileState>) -> Result<Option<Kept>, FilesError> {
+    let Some(state) = state else { return Ok(None) };
+    Ok(Some((state, journal.blob(&state.hash)?)))
+}
+
+/// Says whether the texts of a change are there to take it back with.
+fn is_kept(journal: &Journal, change: &Change) -> Result<bool, FilesError> {
+    for state in [change.before, change.after].into_iter().flatten() {
+        if !journal.has(&state.hash)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A file: its bytes and its mode; none if there is none.
+type File = Option<(Vec<u8>, u32)>;
+
+/// Takes back changes of one file, the newest first. Only the texts of one of them are in memory at a time.
+pub(super) fn take_back_all(
+    journal: &Journal,
+    mut file: File,
+    changes: &[&Change],
+    hunks: Option<&[usize]>,
+) -> Result<(File, Vec<Reversal>), FilesError> {
+    let mut reverses = Vec::new();
+    for change in changes {
+        let (before, after) = (kept(journal, change.before)?, kept(journal, change.after)?);
+        let step = Step { change, before: content(&before), after: content(&after), hunks };
+        let now =
+            file.as_ref().map_or(Content::Absent, |(bytes, mode)| Content::Bytes { bytes, mode: *mode });
+        let planned = undo::reverse(now, &[step])?;
+        reverses.push(step.reversal());
+        match planned {
+            Planned::Unchanged => {}
+            Planned::Write { bytes, mode } => file = Some((bytes, mode)),
+            Planned::Delete => file = None,
+        }
+    }
+    Ok((file, reverses))
+}
+
+/// Returns the selection with its file under the name that the journal knows it by, if it can be found.
+pub(super) fn by_own_name(selection: &Selection, history: &[Change], roots: &Roots) -> Selection {
+    let own = |path: &String| {
+        // A name may have become a link since.
+        if history.iter().any(|change| change.path == *path) {
+            return path.clone();
+        }
+        let admitted = roots.admit(path, Access::Read);
+        admitted.map_or_else(|_| path.clone(), |admitted| admitted.canonical().to_owned())
+    };
+    Selection { path: selection.path.as_ref().map(own), ..selection.clone() }
+}
+
+fn content(kept: &Option<Kept>) -> Content<'_> {
+    match kept {
+        None => Content::Absent,
+        Some((state, Some(bytes))) => Content::Bytes { bytes, mode: state.mode },
+        Some((_, None)) => Content::Unknown,
+    }
+}
+
+/// Returns the bytes that an open document with unsaved text would be saved as.
+fn unsaved_bytes(
+    documents: &Documents,
+    known_by: Option<&str>,
+    current: Option<&Current>,
+    path: &str,
+) -> Result<Option<Vec<u8>>, FilesError> {
+    let document =
+        known_by.and_then(|known_by| documents.get(known_by)).filter(|document| document.is_dirty());
+    let Some(document) = document else { return Ok(None) };
+    let Some(current) = current else {
+        return encode(document.text(), text::Format::default(), path).map(Some);
+    };
+    let disk = text::decode(current.bytes.clone())
+        .map_err(|why| FilesError::NotText { path: path.to_owned(), why })?;
+    let text = beside(document, &disk.text)
+        .map_err(|why| FilesError::Rejected { path: path.to_owned(), why: Rejected::DiskDiffers(why) })?;
+    encode(&text, disk.format, path).map(Some)
+}
+
+fn show(documents: &mut Documents, known_by: &str, new: Option<&NewFile>, stat: Option<&rustix::fs::Stat>) {
+    if new.is_none() {
+        documents.tell(&DocumentEvent::FileGone { path: known_by.to_owned() });
+    }
+    // A document whose file is gone, or is not text any more, goes on showing what it showed.
+    if let Some(decoded) = new.and_then(|new| text::decode(new.bytes.clone()).ok()) {
+        settle_document(documents, known_by, &Arc::new(decoded.text), stat);
+    }
+}
+
+/// Records that a change was taken back which somebody had taken back by hand.
+fn note_unchanged(
+    writer: &mut Writer,
+    admitted: &Admitted,
+    current: Option<&Current>,
+    reverses: &[Reversal],
+    origin: &Origin,
+    at: Moment,
+) -> Result<ChangeId, FilesError> {
+    fn side(current: &Current) -> Side<'_> {
+        Side { content: SideContent::Bytes(&current.bytes), mode: current.mode() }
+    }
+    let draft = Draft {
+        origin,
+        source: Source::Written,
+        path: admitted.canonical(),
+        before: current.map(side),
+        after: current.map(side),
+        reverses,
+        manner: Manner::Found,
+    };
+    let recorded = writer.journal.record(&[draft], at)?;
+    recorded.first().copied().ok_or(FilesError::NothingTo("undo"))
+}

@@ -1,0 +1,319 @@
+//! Writing: decided against what the session knows, recorded in the journal, then done.
+
+use std::sync::{Arc, MutexGuard};
+
+use bowline_state::changes::{ChangeId, Origin};
+use bowline_state::documents::{Truth, truth};
+use bowline_state::ledger::{Decision, Knowledge, Situation, Verdict, Version, decide, decide_deletion};
+use bowline_state::paths::{Access, Protection};
+use bowline_state::text::{self, Decoded, Encoding, Format, NotText};
+use rustix::fs::Stat;
+
+use super::applying::{Current, Effect, Group, NewFile, NotApplied};
+use super::documents::{DocumentEvent, Documents};
+use super::reading::document_version;
+use super::{Session, Writer, now};
+use crate::disk;
+use crate::error::FilesError;
+use crate::roots::{Admitted, Denied};
+
+/// How often a write is decided anew because somebody changed the file meanwhile.
+const ATTEMPTS: usize = 8;
+
+/// What a write did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The file's own name.
+    pub path: String,
+    /// How it came about; none if the file held the text already.
+    pub verdict: Option<Verdict>,
+    /// The change in the journal, if there was one.
+    pub change: Option<ChangeId>,
+    /// What the file holds now: not what was sent, if it was merged or its line endings were kept.
+    pub text: Arc<String>,
+    /// Why the path is protected from writing.
+    pub protection: Option<Protection>,
+}
+
+/// What a write would do, for whoever has to approve it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Preview {
+    /// The file's own name.
+    pub path: String,
+    /// What the file holds, or the open document shows; none if there is nothing.
+    pub before: Option<Arc<String>>,
+    /// What it would hold.
+    pub after: Arc<String>,
+    /// How it would come about; none if the file holds the text already.
+    pub verdict: Option<Verdict>,
+    /// Why the path is protected from writing.
+    pub protection: Option<Protection>,
+}
+
+/// A write that is decided and not done yet.
+struct Decided {
+    admitted: Admitted,
+    current: Option<Current>,
+    before: Option<Arc<String>>,
+    // Whether an open document has text that its file does not have.
+    unsaved: bool,
+    // What to merge against once the document is saved, if nobody but the user has seen its text.
+    base: Option<Arc<String>>,
+    format: Format,
+    decision: Decision,
+}
+
+impl Session {
+    /// Writes a file: replaces what the session knew, merges with what others changed, or refuses.
+    ///
+    /// # Errors
+    /// Returns why nothing was written.
+    pub fn write(&self, path: &str, content: &str, origin: &Origin) -> Result<Written, FilesError> {
+        let workspace = &self.workspace;
+        let mut writer = workspace.writer();
+        workspace.recover_interrupted(&mut writer, &self.roots)?;
+        let _lock = writer.journal.lock()?;
+        for _ in 0..ATTEMPTS {
+            match self.attempt(&mut writer, path, content, origin) {
+                Ok(written) => return Ok(written),
+                Err(NotApplied::Raced) => {}
+                Err(NotApplied::Failed(error)) => return Err(error),
+            }
+        }
+        Err(FilesError::Unsteady(path.to_owned()))
+    }
+
+    fn attempt(
+        &self,
+        writer: &mut Writer,
+        path: &str,
+        content: &str,
+        origin: &Origin,
+    ) -> Result<Written, NotApplied> {
+        let mut documents = self.workspace.documents();
+        let mut decided = self.decide(path, content, &documents, None)?;
+        if decided.unsaved {
+            // Nothing is saved for the sake of a write that cannot be.
+            encode(&decided.decision.text, decided.format, path)?;
+            // What the user typed is the user's change: it is saved first, so that to undo the agent's keeps it.
+            self.workspace.save_open(writer, &mut documents, &self.roots, path)?;
+            decided = self.decide(path, content, &documents, decided.base)?;
+        }
+        let open = documents.find(&decided.admitted);
+        // Where no document is open, nobody has to wait for the disk.
+        let mut documents = open.map(|open| (documents, open));
+        self.carry_out(writer, decided, documents.as_mut(), origin)
+    }
+
+    /// Says what a write would do, and does nothing.
+    ///
+    /// # Errors
+    /// Returns why it would not be done.
+    pub fn preview(&self, path: &str, content: &str) -> Result<Preview, FilesError> {
+        let documents = self.workspace.documents();
+        let decided = self.decide(path, content, &documents, None)?;
+        let bytes = encode(&decided.decision.text, decided.format, path)?;
+        let held = !decided.unsaved && decided.current.is_some_and(|current| current.bytes == bytes);
+        Ok(Preview {
+            path: decided.admitted.canonical().to_owned(),
+            before: decided.before,
+            after: Arc::new(decided.decision.text),
+            verdict: (!held).then_some(decided.decision.verdict),
+            protection: decided.admitted.protection(),
+        })
+    }
+
+    /// Deletes a file, if it is what the session knows.
+    ///
+    /// # Errors
+    /// Returns why it was not deleted: there is nothing, or it was changed since the session read it.
+    pub fn delete(&self, path: &str, origin: &Origin) -> Result<Option<ChangeId>, FilesError> {
+        let workspace = &self.workspace;
+        let mut writer = workspace.writer();
+        workspace.recover_interrupted(&mut writer, &self.roots)?;
+        let _lock = writer.journal.lock()?;
+        for _ in 0..ATTEMPTS {
+            let admitted = self.roots.admit(path, Access::Write)?;
+            let mut documents = workspace.documents();
+            let Some(current) = workspace.load(&self.roots, &admitted)? else {
+                return Err(Denied::NotFound(path.to_owned()).into());
+            };
+            workspace.check_writable(&self.roots, &admitted, &current)?;
+            self.check_deletion(&admitted, &current, &documents)?;
+            let known_by = documents.find(&admitted);
+            let canonical = admitted.canonical().to_owned();
+            let effect = Effect { admitted, current: Some(current), new: None, reverses: Vec::new() };
+            let group = Group { roots: &self.roots, origin, effects: &[effect], at: now() };
+            match workspace.apply(&mut writer, &group) {
+                Ok(applied) => {
+                    if let Some(path) = known_by {
+                        documents.tell(&DocumentEvent::FileGone { path });
+                    }
+                    self.with_ledger(|ledger| ledger.saw_nothing(&canonical));
+                    return Ok(applied.first().map(|applied| applied.change));
+                }
+                Err(NotApplied::Raced) => {}
+                Err(NotApplied::Failed(error)) => return Err(error),
+            }
+        }
+        Err(FilesError::Unsteady(path.to_owned()))
+    }
+
+    /// What others changed since the session looked, or have not saved, is not deleted.
+    fn check_deletion(
+        &self,
+        admitted: &Admitted,
+        current: &Current,
+        documents: &Documents,
+    ) -> Result<(), FilesError> {
+        let document = documents.find(admitted).and_then(|path| documents.get(&path));
+        let version = disk::version(&current.stat);
+        // What is not text has no text that a session could know.
+        let disk = text::decode(current.bytes.clone()).ok().map(|decoded| decoded.text);
+        let situation = Situation {
+            knowledge: self.with_ledger(|ledger| ledger.knowledge(admitted.canonical(), version)),
+            disk: disk.as_deref(),
+            version,
+            document,
+            content: "",
+            unseen: self.workspace.inner.settings.unseen,
+        };
+        decide_deletion(&situation)
+            .map_err(|why| FilesError::Rejected { path: admitted.asked().to_owned(), why })
+    }
+
+    /// Decides a write; against a text of choice if there is one, else against what the session knows.
+    fn decide(
+        &self,
+        path: &str,
+        content: &str,
+        documents: &Documents,
+        base: Option<Arc<String>>,
+    ) -> Result<Decided, FilesError> {
+        let workspace = &self.workspace;
+        let settings = &workspace.inner.settings;
+        let admitted = self.roots.admit(path, Access::Write)?;
+        let size = content.len() as u64;
+        if size > settings.max_write {
+            return Err(FilesError::ContentTooLarge { path: path.to_owned(), size, cap: settings.max_write });
+        }
+        let current = workspace.load(&self.roots, &admitted)?;
+        if let Some(current) = &current {
+            workspace.check_guards(&self.roots, &admitted, current)?;
+        }
+        let mut format = Format::default();
+        let mut disk = None;
+        if let Some(current) = &current {
+            let decoded = text::decode(current.bytes.clone())
+                .map_err(|why| FilesError::NotText { path: path.to_owned(), why })?;
+            (format, disk) = (decoded.format, Some(decoded.text));
+        }
+        // The mark before the text of a new file is the format's, as it is when the file is read.
+        let mut content = content;
+        if disk.as_ref().is_none_or(String::is_empty)
+            && let Some(rest) = content.strip_prefix('\u{feff}')
+        {
+            format.bom = true;
+            content = rest;
+        }
+        let known_by = documents.find(&admitted);
+        let document = known_by.as_ref().and_then(|path| documents.get(path));
+        let dirty = document.filter(|document| document.is_dirty());
+        let on_disk = current.as_ref().map(|current| disk::version(&current.stat));
+        let version = match (&known_by, document) {
+            // As a read of the same text has it.
+            (Some(path), Some(shown)) if dirty.is_some() || truth(document, on_disk) == Truth::Document => {
+                document_version(path, shown.revision())
+            }
+            _ => on_disk.unwrap_or(Version(0)),
+        };
+        let knowledge = match base {
+            Some(base) => Knowledge::Whole(base),
+            None => self.with_ledger(|ledger| ledger.knowledge(admitted.canonical(), version)),
+        };
+        let unseen = match &knowledge {
+            Knowledge::Whole(_) | Knowledge::Hashed(_) | Knowledge::Absent => false,
+            Knowledge::Windows(seen) => *seen != version,
+            Knowledge::Part | Knowledge::Nothing => true,
+        };
+        let situation = Situation {
+            knowledge,
+            disk: disk.as_deref(),
+            version,
+            document,
+            content,
+            unseen: settings.unseen,
+        };
+        let decision =
+            decide(&situation).map_err(|why| FilesError::Rejected { path: path.to_owned(), why })?;
+        let unsaved = dirty.is_some();
+        let base = (unsaved && unseen).then(|| Arc::new(disk.clone().unwrap_or_default()));
+        let before = dirty.map(|document| document.text().clone()).or(disk.map(Arc::new));
+        Ok(Decided { admitted, current, before, unsaved, base, format, decision })
+    }
+
+    fn carry_out(
+        &self,
+        writer: &mut Writer,
+        decided: Decided,
+        documents: Option<&mut (MutexGuard<'_, Documents>, String)>,
+        origin: &Origin,
+    ) -> Result<Written, NotApplied> {
+        let Decided { admitted, current, format, decision, .. } = decided;
+        let bytes = encode(&decision.text, format, admitted.asked())?;
+        let path = admitted.canonical().to_owned();
+        let protection = admitted.protection();
+        let text = Arc::new(decision.text);
+        let held = current.as_ref().is_some_and(|current| current.bytes == bytes);
+        let mut change = None;
+        let mut stat = current.as_ref().map(|current| current.stat);
+        if !held {
+            let new = Some(NewFile { bytes, mode: None });
+            let effect = Effect { admitted, current, new, reverses: Vec::new() };
+            let group = Group { roots: &self.roots, origin, effects: &[effect], at: now() };
+            let applied = self.workspace.apply(writer, &group)?;
+            for applied in applied {
+                change = Some(applied.change);
+                stat = applied.stat;
+            }
+        }
+        if let Some((documents, known_by)) = documents {
+            settle_document(documents, known_by, &text, stat.as_ref());
+        }
+        self.with_ledger(|ledger| ledger.wrote(&path, Arc::new(decision.known)));
+        // Also if nothing is left of what was sent after the merge.
+        let verdict = (!held || decision.verdict == Verdict::Merged).then_some(decision.verdict);
+        Ok(Written { path, verdict, change, text, protection })
+    }
+}
+
+/// Makes bytes of a text in its file's format, which has to be read back as the same text.
+pub(super) fn encode(text: &str, format: Format, path: &str) -> Result<Vec<u8>, FilesError> {
+    let bytes =
+        text::encode(text, format).map_err(|why| FilesError::Unencodable { path: path.to_owned(), why })?;
+    let not_text = |why| FilesError::NotText { path: path.to_owned(), why };
+    if format.encoding == Encoding::Utf8 {
+        let has_nul = memchr::memchr(0, &bytes).is_some();
+        return if has_nul { Err(not_text(NotText::Binary)) } else { Ok(bytes) };
+    }
+    // An encoding is only guessed: with other text the guess may be another.
+    match text::decode(bytes.clone()) {
+        Ok(Decoded { text: back, .. }) if back == text => Ok(bytes),
+        Ok(_) => Err(not_text(NotText::Unfaithful)),
+        Err(why) => Err(not_text(why)),
+    }
+}
+
+/// Lets an open document show what its file holds now, with as few edits as it takes.
+pub(super) fn settle_document(
+    documents: &mut Documents,
+    path: &str,
+    text: &Arc<String>,
+    stat: Option<&Stat>,
+) {
+    let Some(document) = documents.get_mut(path) else { return };
+    let before = document.text().clone();
+    document.settle(text.clone(), stat.map(disk::version));
+    documents.identify(path, stat);
+    documents.tell_edited(path, &before);
+}

@@ -1,0 +1,384 @@
+//! Journals that are damaged, newer or no journals at all: set aside whole, never emptied.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use bowline_state::changes::{ContentHash, Moment, Origin};
+use bowline_workspace::journal::{Journal, Outcome};
+use expect_test::{Expect, expect};
+use tempfile::TempDir;
+
+use super::fixture::{draft, files, history, noise, open, without};
+
+/// A closed journal with some changes.
+fn filled() -> (TempDir, PathBuf) {
+    let directory = TempDir::new().unwrap();
+    let (mut journal, _) = open(directory.path());
+    let path = journal.path();
+    fill(&mut journal, &["one", "two"]);
+    (directory, path)
+}
+
+fn fill(journal: &mut Journal, texts: &[&str]) {
+    let origin = Origin::default();
+    for text in texts {
+        let ids = journal.begin(&[draft(&origin, "/a", None, Some(text.as_bytes()))], Moment(0)).unwrap();
+        journal.settle(&[(ids[0], Outcome::Done)]).unwrap();
+    }
+}
+
+/// Spoils the file of a journal, opens it, and shows what is told and what is there then. What was set aside has to be
+/// what was there, to the byte.
+fn check(spoil: impl FnOnce(&Path), expected: Expect) {
+    let (directory, path) = filled();
+    spoil(&path);
+    let spoilt = fs::read(&path).unwrap_or_default();
+    let (mut journal, notices) = open(directory.path());
+    let mut out = String::new();
+    for notice in notices {
+        writeln!(out, "{}", without(directory.path(), notice)).unwrap();
+    }
+    fill(&mut journal, &["new"]);
+    out.push_str(&history(&journal));
+    drop(journal);
+    let (_, notices) = open(directory.path());
+    assert_eq!(notices, []);
+    out.push_str(&files(directory.path()));
+    expected.assert_eq(&out);
+    let aside = directory.path().join("journal.sqlite.set-aside-1");
+    assert_eq!(fs::read(aside).unwrap_or_default(), spoilt);
+}
+
+fn sql(statement: &'static str) -> impl FnOnce(&Path) {
+    move |path| rusqlite::Connection::open(path).unwrap().execute_batch(statement).unwrap()
+}
+
+fn flip(path: &Path, at: usize, bits: u8) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= bits;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_file_that_is_no_database_is_set_aside() {
+    check(
+        |path| fs::write(path, noise(1, 100_000)).unwrap(),
+        expect![[r#"
+        the journal of changes cannot be used: it is damaged (file is not a database); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        1 /a new Done
+        0700 .
+        0600 journal.sqlite
+        0600 journal.sqlite.set-aside-1
+        0600 lock
+    "#]],
+    );
+}
+
+#[test]
+fn a_short_text_is_set_aside() {
+    check(
+        |path| fs::write(path, "notes of my own\n").unwrap(),
+        expect![[r#"
+        the journal of changes cannot be used: it is damaged (file is not a database); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        1 /a new Done
+        0700 .
+        0600 journal.sqlite
+        0600 journal.sqlite.set-aside-1
+        0600 lock
+    "#]],
+    );
+}
+
+#[test]
+fn a_truncated_journal_is_set_aside() {
+    check(
+        |path| {
+            let length = fs::metadata(path).unwrap().len();
+            fs::File::options().write(true).open(path).unwrap().set_len(length / 2).unwrap();
+        },
+        expect![[r#"
+            the journal of changes cannot be used: it is damaged (database disk image is malformed); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            1 /a new Done
+            0700 .
+            0600 journal.sqlite
+            0600 journal.sqlite.set-aside-1
+            0600 journal.sqlite.set-aside-1-shm
+            0600 journal.sqlite.set-aside-1-wal
+            0600 lock
+        "#]],
+    );
+}
+
+#[test]
+fn a_journal_of_a_newer_bowline_is_set_aside() {
+    check(
+        sql("PRAGMA user_version = 7"),
+        expect![[r#"
+        the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 1), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        1 /a new Done
+        0700 .
+        0600 journal.sqlite
+        0600 journal.sqlite.set-aside-1
+        0600 journal.sqlite.set-aside-1-shm
+        0600 journal.sqlite.set-aside-1-wal
+        0600 lock
+    "#]],
+    );
+}
+
+#[test]
+fn a_journal_of_a_format_that_never_was_is_set_aside() {
+    check(
+        sql("PRAGMA user_version = -1"),
+        expect![[r#"
+        the journal of changes cannot be used: its tables are not those of format -1; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        1 /a new Done
+        0700 .
+        0600 journal.sqlite
+        0600 journal.sqlite.set-aside-1
+        0600 journal.sqlite.set-aside-1-shm
+        0600 journal.sqlite.set-aside-1-wal
+        0600 lock
+    "#]],
+    );
+}
+
+#[test]
+fn the_database_of_another_program_is_set_aside() {
+    check(
+        sql("PRAGMA application_id = 42"),
+        expect![[r#"
+        the journal of changes cannot be used: it was not written by Bowline (application id 0x0000002a); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        1 /a new Done
+        0700 .
+        0600 journal.sqlite
+        0600 journal.sqlite.set-aside-1
+        0600 journal.sqlite.set-aside-1-shm
+        0600 journal.sqlite.set-aside-1-wal
+        0600 lock
+    "#]],
+    );
+}
+
+#[test]
+fn a_journal_that_lacks_a_table_is_set_aside() {
+    check(
+        sql("DROP TABLE baseline"),
+        expect![[r#"
+        the journal of changes cannot be used: its tables are not those of format 1; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        1 /a new Done
+        0700 .
+        0600 journal.sqlite
+        0600 journal.sqlite.set-aside-1
+        0600 journal.sqlite.set-aside-1-shm
+        0600 journal.sqlite.set-aside-1-wal
+        0600 lock
+    "#]],
+    );
+}
+
+#[test]
+fn a_log_without_its_database_is_set_aside() {
+    check(
+        |path| {
+            fs::remove_file(path).unwrap();
+            fs::write(path.with_extension("sqlite-wal"), "all that is left").unwrap();
+        },
+        expect![[r#"
+            the journal of changes cannot be used: its write-ahead log is there but the database is empty or missing; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            1 /a new Done
+            0700 .
+            0600 journal.sqlite
+            0644 journal.sqlite.set-aside-1-wal
+            0600 lock
+        "#]],
+    );
+}
+
+#[test]
+fn a_log_whose_database_is_empty_is_set_aside() {
+    check(
+        |path| {
+            fs::write(path, "").unwrap();
+            fs::write(path.with_extension("sqlite-wal"), "all that is left").unwrap();
+        },
+        expect![[r#"
+            the journal of changes cannot be used: its write-ahead log is there but the database is empty or missing; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            1 /a new Done
+            0700 .
+            0600 journal.sqlite
+            0600 journal.sqlite.set-aside-1
+            0644 journal.sqlite.set-aside-1-wal
+            0600 lock
+        "#]],
+    );
+}
+
+#[test]
+fn an_empty_file_is_a_new_journal() {
+    check(
+        |path| fs::write(path, "").unwrap(),
+        expect![[r#"
+        1 /a new Done
+        0700 .
+        0600 journal.sqlite
+        0600 lock
+    "#]],
+    );
+}
+
+/// Killed after its first page was written and before its tables were.
+#[test]
+fn a_journal_that_was_only_begun_is_finished() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("journal.sqlite");
+    let begun = rusqlite::Connection::open(&path).unwrap();
+    begun.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
+    drop(begun);
+    assert_ne!(fs::metadata(path).unwrap().len(), 0);
+    let (mut journal, notices) = open(directory.path());
+    assert_eq!(notices, []);
+    fill(&mut journal, &["new"]);
+    assert_eq!(history(&journal), "1 /a new Done\n");
+}
+
+#[test]
+fn names_that_are_taken_are_left_alone() {
+    let (directory, path) = filled();
+    fs::write(directory.path().join("journal.sqlite.set-aside-1-wal"), "kept").unwrap();
+    fs::write(directory.path().join("journal.sqlite.set-aside-2"), "kept").unwrap();
+    fs::write(path, "no database, and longer than a header ".repeat(20)).unwrap();
+    let (_journal, notices) = open(directory.path());
+    let notices: Vec<_> = notices.iter().map(|notice| without(directory.path(), notice)).collect();
+    expect!["the journal of changes cannot be used: it is damaged (file is not a database); it was moved to $DIR/journal.sqlite.set-aside-3 and a new one was begun"].assert_eq(&notices.join("\n"));
+    expect![[r#"
+        0700 .
+        0600 journal.sqlite
+        0600 journal.sqlite-shm
+        0600 journal.sqlite-wal
+        0644 journal.sqlite.set-aside-1-wal
+        0644 journal.sqlite.set-aside-2
+        0600 journal.sqlite.set-aside-3
+        0600 lock
+    "#]]
+    .assert_eq(&files(directory.path()));
+}
+
+/// What the log holds is set aside with the database, and nothing is written to either.
+#[test]
+fn the_log_of_a_newer_journal_goes_with_it() {
+    let directory = TempDir::new().unwrap();
+    let source = TempDir::new().unwrap();
+    let (mut journal, _) = open(source.path());
+    fill(&mut journal, &["one"]);
+    sql("PRAGMA user_version = 7")(&journal.path());
+    // Copied while in use: what was just written is in the log alone.
+    for name in ["journal.sqlite", "journal.sqlite-wal"] {
+        fs::copy(source.path().join(name), directory.path().join(name)).unwrap();
+    }
+    let (_journal, notices) = open(directory.path());
+    assert_eq!(notices.len(), 1);
+    for name in ["journal.sqlite", "journal.sqlite-wal"] {
+        let aside = directory.path().join(name.replace(".sqlite", ".sqlite.set-aside-1"));
+        assert_eq!(fs::read(source.path().join(name)).unwrap(), fs::read(aside).unwrap(), "{name}");
+    }
+}
+
+/// Whatever byte of the header changes: the history is there, or the journal is set aside as it was.
+#[test]
+fn no_changed_byte_of_the_header_empties_a_journal() {
+    let (directory, path) = filled();
+    let whole = history(&open(directory.path()).0);
+    let bytes = fs::read(&path).unwrap();
+    let mut kept = 0;
+    for (at, bits) in (0..100).map(|at| (at, 1 << (at % 8))) {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("journal.sqlite");
+        fs::write(&path, &bytes).unwrap();
+        flip(&path, at, bits);
+        let flipped = fs::read(&path).unwrap();
+        let (journal, notices) = open(directory.path());
+        if notices.is_empty() {
+            kept += 1;
+            assert_eq!(history(&journal), whole, "byte {at} ^ {bits}");
+        } else {
+            assert_eq!(history(&journal), "", "byte {at} ^ {bits}");
+            let aside = directory.path().join("journal.sqlite.set-aside-1");
+            assert!(fs::read(aside).unwrap() == flipped, "byte {at} ^ {bits}");
+        }
+    }
+    assert!(kept > 10 && kept < 90, "{kept} flips did no harm");
+}
+
+/// Whatever byte of the file changes: no panic, and what is given back is what was put in, or an error.
+#[test]
+fn no_changed_byte_goes_unnoticed_in_a_content() {
+    let (directory, path) = filled();
+    let whole = history(&open(directory.path()).0);
+    let bytes = fs::read(&path).unwrap();
+    for at in (100..bytes.len()).step_by(997) {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("journal.sqlite");
+        fs::write(&path, &bytes).unwrap();
+        flip(&path, at, 0x55);
+        let (journal, notices) = open(directory.path());
+        if notices.is_empty() {
+            for (found, expected) in history(&journal).lines().zip(whole.lines()) {
+                assert!(found == expected || found.contains('!'), "byte {at}: {found}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_content_is_an_error_that_names_it() {
+    let directory = TempDir::new().unwrap();
+    let (mut journal, _) = open(directory.path());
+    let path = journal.path();
+    let text = "a text that is found again in the file";
+    let hash = ContentHash::of(text.as_bytes());
+    fill(&mut journal, &[text]);
+    drop(journal);
+    let bytes = fs::read(&path).unwrap();
+    let at = bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap();
+    flip(&path, at + 5, 1);
+
+    let (journal, notices) = open(directory.path());
+    assert_eq!(notices, []);
+    expect!["the content 2669382301e07ab36b0271cf64631419d138771111379c71cd7c8b42e6d8f86e is damaged in the journal and cannot be given back"].assert_eq(&journal.blob(&hash).unwrap_err().to_string());
+    assert_eq!(journal.changes(&Default::default()).unwrap().len(), 1);
+}
+
+/// A journal too large to be looked at whenever it is opened: damage is met in use, and the next one who opens it looks.
+#[test]
+fn damage_that_is_met_in_use_is_looked_for_when_opened_again() {
+    let directory = TempDir::new().unwrap();
+    let (mut journal, _) = open(directory.path());
+    let path = journal.path();
+    let origin = Origin::default();
+    let large = noise(1, 5 << 20);
+    journal.begin(&[draft(&origin, "/large", None, Some(&large))], Moment(0)).unwrap();
+    fill(&mut journal, &["small"]);
+    let root: u32 = rusqlite::Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'changes'", [], |row| row.get(0))
+        .unwrap();
+    drop(journal);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[(root as usize - 1) * 4096..][..4096].fill(0xee);
+    fs::write(&path, &bytes).unwrap();
+
+    let (journal, notices) = open(directory.path());
+    let mut out: Vec<_> = notices.iter().map(|notice| without(directory.path(), notice)).collect();
+    out.push(without(directory.path(), journal.pending().unwrap_err()));
+    drop(journal);
+    let (journal, notices) = open(directory.path());
+    out.extend(notices.iter().map(|notice| without(directory.path(), notice)));
+    assert_eq!(history(&journal), "");
+    expect![[r#"
+        old changes could not be dropped from the journal: the journal $DIR/journal.sqlite is damaged (database disk image is malformed): open it again to set it aside
+        the journal $DIR/journal.sqlite is damaged (database disk image is malformed): open it again to set it aside
+        the journal of changes cannot be used: it is damaged (*** in database main *** Tree 3 page 3: btreeInitPage() returns error code 11); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun"#]].assert_eq(&out.join("\n"));
+    assert!(fs::read(directory.path().join("journal.sqlite.set-aside-1")).unwrap() == bytes);
+}

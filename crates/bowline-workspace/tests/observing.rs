@@ -1,0 +1,295 @@
+//! What commands do to a project's files beside the engine: found, told whose it was, and taken back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should say so and stop"
+)]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::ops::ControlFlow;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use bowline_state::changes::{ContentHash, Origin, Source};
+use bowline_state::lines::Window;
+use bowline_state::undo::{Selection, Who};
+use bowline_workspace::listing::ListOptions;
+use bowline_workspace::observer::ObserverOptions;
+use bowline_workspace::roots::{RootSpec, Roots};
+use bowline_workspace::search::SearchQuery;
+use bowline_workspace::walker::Kind;
+use bowline_workspace::workspace::{Session, Settings, Watching, Workspace};
+use expect_test::{Expect, expect};
+use tempfile::TempDir;
+
+/// A project that is observed.
+struct Project {
+    root: PathBuf,
+    workspace: Workspace,
+    session: Session,
+    _scratch: TempDir,
+}
+
+impl Project {
+    fn new(files: &[(&str, &str)], watching: Watching) -> Self {
+        let scratch = TempDir::new().unwrap();
+        let root = scratch.path().canonicalize().unwrap().join("project");
+        fs::create_dir(&root).unwrap();
+        for (path, text) in files {
+            write(&root.join(path), text);
+        }
+        let workspace = open(&root, &scratch.path().join("state"), watching);
+        let session = workspace.session("s1");
+        Self { root, workspace, session, _scratch: scratch }
+    }
+
+    fn path(&self, below: &str) -> String {
+        self.root.join(below).to_str().unwrap().to_owned()
+    }
+
+    fn command(&self, line: &str) -> Origin {
+        Origin { command: Some(line.to_owned()), ..self.session.origin(Some(1), Some("c1")) }
+    }
+
+    /// Looks at the disk after a command, and says what was found.
+    fn found_after(&self, line: &str) -> String {
+        let observed = self.workspace.observe(&self.command(line), &mut go_on).unwrap();
+        let mut lines = Vec::new();
+        for changed in self.workspace.changes(&Selection::default()).unwrap() {
+            let change = changed.change;
+            if !observed.changes.contains(&change.id) {
+                continue;
+            }
+            let what = match (change.before, change.after) {
+                (None, Some(_)) => "created",
+                (Some(_), None) => "deleted",
+                (Some(before), Some(after)) if before.hash == after.hash => "has another mode",
+                _ => "changed",
+            };
+            assert_eq!(change.source, Source::Observed);
+            let by = change.origin.command.unwrap_or_default();
+            let known = change.before.is_none_or(|before| before.hash != ContentHash::UNKNOWN);
+            let known = if known { "" } else { ", what was there is not known" };
+            let path = change.path.strip_prefix(self.root.to_str().unwrap()).unwrap().to_owned();
+            lines.push(format!("{path} {what} by {by}{known}\n"));
+        }
+        for (from, to) in observed.renamed {
+            let name = |path: String| path.strip_prefix(self.root.to_str().unwrap()).unwrap().to_owned();
+            lines.push(format!("{} is {} now\n", name(from), name(to)));
+        }
+        // A scan takes the files as the system gives them.
+        lines.sort();
+        lines.concat()
+    }
+
+    fn tree(&self) -> String {
+        let mut text = String::new();
+        show(&self.root, &self.root, &mut text);
+        text
+    }
+}
+
+fn open(root: &Path, state: &Path, watching: Watching) -> Workspace {
+    let roots = Roots::open(&RootSpec::writable(root.to_str().unwrap()), &[]).unwrap();
+    let workspace = Workspace::open(roots, state, Settings::default()).unwrap().workspace;
+    let started = workspace.start_observing(ObserverOptions::default(), watching, &mut go_on).unwrap();
+    assert!(started.not_watched.is_none(), "{:?}", started.not_watched);
+    workspace
+}
+
+fn go_on(_: u64) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn show(root: &Path, directory: &Path, text: &mut String) {
+    let mut entries: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            show(root, &path, text);
+        } else {
+            let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            let name = path.strip_prefix(root).unwrap().display();
+            writeln!(text, "{name} {mode:o} {:?}", fs::read_to_string(&path).unwrap()).unwrap();
+        }
+    }
+}
+
+/// What `make` in this project does.
+fn run_command(project: &Project) {
+    fs::write(project.root.join("a.txt"), "one\nTWO\n").unwrap();
+    fs::remove_file(project.root.join("gone.txt")).unwrap();
+    write(&project.root.join("out/new.txt"), "new\n");
+    fs::rename(project.root.join("old-name.txt"), project.root.join("new-name.txt")).unwrap();
+    fs::set_permissions(project.root.join("run.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    write(&project.root.join("target/huge.o"), "ignored\n");
+}
+
+const FILES: &[(&str, &str)] = &[
+    (".gitignore", "target/\n"),
+    ("a.txt", "one\ntwo\n"),
+    ("gone.txt", "gone\n"),
+    ("old-name.txt", "the same\n"),
+    ("run.sh", "#!/bin/sh\n"),
+    ("same.txt", "same\n"),
+];
+
+fn check_command(watching: Watching, found: Expect) {
+    let project = Project::new(FILES, watching);
+    fs::set_permissions(project.root.join("gone.txt"), PermissionsExt::from_mode(0o640)).unwrap();
+    project.found_after("chmod 640 gone.txt");
+    let before = project.tree();
+    assert_eq!(project.found_after("nothing"), "");
+    run_command(&project);
+    let after = project.tree();
+    found.assert_eq(&project.found_after("make"));
+    assert_eq!(project.found_after("nothing more"), "");
+
+    let turn = Selection {
+        who: Who::Turn { session: "s1".to_owned(), turn: 1 },
+        last: Some(6),
+        ..Selection::default()
+    };
+    project.session.undo(&turn, &Origin::default()).unwrap();
+    assert_eq!(project.tree(), before + "target/huge.o 644 \"ignored\\n\"\n", "undone");
+    assert_eq!(project.found_after("undo"), "", "what the engine does itself is not found");
+    project.session.redo(&Selection::default(), &Origin::default()).unwrap();
+    assert_eq!(project.tree(), after, "redone");
+}
+
+#[test]
+fn what_a_command_did_is_found_by_a_scan_and_undone() {
+    check_command(
+        Watching::No,
+        expect![[r#"
+            /a.txt changed by make
+            /gone.txt deleted by make
+            /new-name.txt created by make
+            /old-name.txt deleted by make
+            /old-name.txt is /new-name.txt now
+            /out/new.txt created by make
+            /run.sh has another mode by make
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_command_did_is_found_by_a_watch_and_undone() {
+    check_command(
+        Watching::IfPossible,
+        expect![[r#"
+            /a.txt changed by make
+            /gone.txt deleted by make
+            /new-name.txt created by make
+            /old-name.txt deleted by make
+            /old-name.txt is /new-name.txt now
+            /out/new.txt created by make
+            /run.sh has another mode by make
+        "#]],
+    );
+}
+
+#[test]
+fn the_agents_own_writes_are_not_found() {
+    let project = Project::new(&[("a.txt", "one\n")], Watching::No);
+    let origin = project.session.origin(Some(1), None);
+    project.session.read(&project.path("a.txt"), Window::default()).unwrap();
+    project.session.write(&project.path("a.txt"), "two\n", &origin).unwrap();
+    project.session.write(&project.path("b/c.txt"), "new\n", &origin).unwrap();
+    project.session.delete(&project.path("a.txt"), &origin).unwrap();
+    assert_eq!(project.found_after("make"), "");
+}
+
+#[test]
+fn what_another_bowline_wrote_is_explained_by_the_journal() {
+    let project = Project::new(&[("a.txt", "one\n"), ("b.txt", "one\n")], Watching::No);
+    let state = project.root.with_file_name("state");
+    let other = open(&project.root, &state, Watching::No).session("s2");
+    other.write(&project.path("a.txt"), "two\n", &other.origin(Some(1), None)).unwrap();
+    fs::write(project.root.join("b.txt"), "two\n").unwrap();
+    expect![[r#"
+        /b.txt changed by make
+    "#]]
+    .assert_eq(&project.found_after("make"));
+}
+
+#[test]
+fn what_changed_while_nobody_looked_is_learnt_and_not_recorded() {
+    let project = Project::new(&[("a.txt", "one\n")], Watching::No);
+    let state = project.root.with_file_name("state");
+    let (root, path) = (project.root.clone(), project.path("a.txt"));
+    drop((project.workspace, project.session));
+    fs::write(&path, "the user's\n").unwrap();
+    let workspace = open(&root, &state, Watching::No);
+    assert_eq!(workspace.changes(&Selection::default()).unwrap(), []);
+    fs::write(&path, "the command's\n").unwrap();
+    let session = workspace.session("s1");
+    workspace.observe(&session.origin(Some(1), None), &mut go_on).unwrap();
+    session.undo(&Selection::default(), &Origin::default()).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "the user's\n");
+}
+
+#[test]
+fn of_secrets_no_copy_is_made() {
+    let project = Project::new(&[(".env", "KEY=1\n"), ("a.txt", "one\n")], Watching::No);
+    fs::write(project.root.join(".env"), "KEY=2\n").unwrap();
+    expect![[r#"
+        /.env changed by make
+    "#]]
+    .assert_eq(&project.found_after("make"));
+    let undone = project.session.undo(&Selection::default(), &Origin::default()).unwrap_err();
+    let shown = undone.to_string().replace(project.root.to_str().unwrap(), "$ROOT");
+    expect!["cannot take back change 1 of $ROOT/.env: its text is not kept"].assert_eq(&shown);
+}
+
+#[test]
+fn a_scan_that_is_stopped_says_so_and_can_be_taken_up_again() {
+    let project = Project::new(&[], Watching::No);
+    for at in 0..3000 {
+        fs::write(project.root.join(format!("{at}.txt")), "x").unwrap();
+    }
+    let stopped =
+        project.workspace.observe(&project.command("make"), &mut |_| ControlFlow::Break(())).unwrap();
+    assert!(stopped.report.stopped && stopped.changes.len() < 3000);
+    let rest = project.workspace.observe(&project.command("make"), &mut go_on).unwrap();
+    assert_eq!(stopped.changes.len() + rest.changes.len(), 3000);
+}
+
+#[test]
+fn unsaved_text_is_listed_and_searched() {
+    let project = Project::new(&[("a.txt", "needle\n"), ("b/c.txt", "needle\n")], Watching::No);
+    for (path, text) in [("a.txt", "hay\n"), ("b/new.txt", "a needle, typed\n")] {
+        let opened = project.workspace.open_document(&project.path(path)).unwrap();
+        project.workspace.change_document(&opened.path, text.to_owned(), opened.revision).unwrap();
+    }
+    let mut shown = String::new();
+    let list = ListOptions { depth: 2, ..ListOptions::default() };
+    for entry in project.session.list(&project.path(""), &list).unwrap().entries {
+        let size = if entry.kind == Kind::File { entry.size } else { 0 };
+        writeln!(shown, "{:?} {} {size}", entry.kind, entry.path).unwrap();
+    }
+    for found in project.session.search(&SearchQuery::literal("needle"), None).unwrap().matches {
+        let path = found.path.strip_prefix(project.root.to_str().unwrap()).unwrap();
+        writeln!(shown, "{path}:{}: {}", found.line, found.text).unwrap();
+    }
+    let below = project.path("b");
+    let count = project.session.search(&SearchQuery::literal("needle"), Some(&below)).unwrap().matches.len();
+    writeln!(shown, "{count} below b").unwrap();
+    expect![[r#"
+        File a.txt 4
+        Directory b 0
+        File b/c.txt 7
+        File b/new.txt 16
+        /b/c.txt:1: needle
+        /b/new.txt:1: a needle, typed
+        2 below b
+    "#]]
+    .assert_eq(&shown);
+}

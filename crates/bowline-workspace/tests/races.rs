@@ -1,0 +1,354 @@
+//! Races: names that change places under the engine, and editors that write the files it writes.
+//!
+//! Nothing here waits for a certain order: both sides run as fast as they can, and what must never be seen is looked for
+//! all the time and in the end.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should say so and stop"
+)]
+
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bowline_state::changes::Moment;
+use bowline_state::lines::Window;
+use bowline_workspace::error::FilesError;
+use bowline_workspace::journal::{Entry, Filter, Journal, Retention};
+use bowline_workspace::roots::{Resolver, RootSpec, Roots};
+use bowline_workspace::workspace::{Session, Settings, Workspace};
+use rustix::fs::{CWD, RenameFlags};
+use tempfile::TempDir;
+
+const READS: usize = 100_000;
+const WRITES: usize = 20_000;
+const CREATIONS: usize = 2_000;
+const EDITS: usize = 1_000;
+
+/// A directory in memory where there is one: what is raced here are names, not the speed of a disk.
+fn directory() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).expect("a directory")
+}
+
+/// A workspace with a directory `d` in it and a link `l` to the outside, which change places all the time.
+struct Swapped {
+    base: PathBuf,
+    session: Session,
+    _directory: TempDir,
+}
+
+impl Swapped {
+    fn new(resolver: Resolver) -> Self {
+        let directory = directory();
+        let base = directory.path().canonicalize().unwrap();
+        for name in ["ws/d", "out", "state"] {
+            fs::create_dir_all(base.join(name)).unwrap();
+        }
+        fs::write(base.join("ws/d/f"), "inside\n").unwrap();
+        fs::write(base.join("out/f"), "outside\n").unwrap();
+        symlink(base.join("out"), base.join("ws/l")).unwrap();
+        let session = open(&base, resolver);
+        Self { base, session, _directory: directory }
+    }
+
+    /// Runs something while the names change places, and says how often they did.
+    fn race(&self, act: impl FnOnce()) -> usize {
+        let (one, other) = (self.base.join("ws/d"), self.base.join("ws/l"));
+        let count = AtomicUsize::new(0);
+        swapping(act, || {
+            rustix::fs::renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            // At one pace the other side would always be met at the same step.
+            let pause = count.fetch_add(1, Ordering::Relaxed).wrapping_mul(2_654_435_761) % 4096;
+            (0..pause).for_each(|_| std::hint::spin_loop());
+        })
+    }
+
+    fn path(&self, below: &str) -> String {
+        self.base.join("ws").join(below).to_str().unwrap().to_owned()
+    }
+
+    /// Looks at everything outside.
+    fn assert_nothing_happened_outside(&self) {
+        let outside: Vec<_> =
+            fs::read_dir(self.base.join("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(outside, ["f"]);
+        assert_eq!(fs::read_to_string(self.base.join("out/f")).unwrap(), "outside\n");
+    }
+}
+
+fn open(base: &Path, resolver: Resolver) -> Session {
+    let cwd = RootSpec::writable(base.join("ws").to_str().unwrap());
+    let roots = Roots::open_with(&cwd, &[], resolver).unwrap();
+    let opened = Workspace::open(roots, &base.join("state"), Settings::default()).unwrap();
+    opened.workspace.session("s1")
+}
+
+/// Runs `act` while `other` is done over and over, and says how often it was.
+fn swapping(act: impl FnOnce(), other: impl Fn() + Sync) -> usize {
+    let stop = AtomicBool::new(false);
+    let times = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                other();
+                times.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // The other thread has to end, too, if this one fails.
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        stop.store(true, Ordering::Relaxed);
+        if let Err(panic) = done {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    times.into_inner()
+}
+
+/// What an agent may be told of a name that changes places: that it leads outside, or cannot be held fast.
+fn assert_is_about_the_place(error: &FilesError) {
+    let text = error.to_string();
+    let expected = ["is outside the session's directories", "keeps changing"];
+    assert!(expected.iter().any(|expected| text.contains(expected)), "{text}");
+}
+
+fn check_reads(resolver: Resolver) {
+    let swapped = Swapped::new(resolver);
+    let path = swapped.path("d/f");
+    let mut inside = 0;
+    let swaps = swapped.race(|| {
+        for _ in 0..READS {
+            match swapped.session.read(&path, Window::default()) {
+                Ok(read) => {
+                    assert_eq!(*read.text, "inside\n");
+                    inside += 1;
+                }
+                Err(error) => assert_is_about_the_place(&error),
+            }
+        }
+    });
+    swapped.assert_nothing_happened_outside();
+    assert!(inside > 0 && inside < READS && swaps > 1000, "{inside} reads of {READS}, {swaps} swaps");
+}
+
+#[test]
+fn reads_never_follow_a_directory_that_becomes_a_link_by_the_kernel() {
+    check_reads(Resolver::Kernel);
+}
+
+#[test]
+fn reads_never_follow_a_directory_that_becomes_a_link_by_the_walk() {
+    check_reads(Resolver::Walk);
+}
+
+fn check_writes(resolver: Resolver) {
+    let swapped = Swapped::new(resolver);
+    let path = swapped.path("d/f");
+    let mut inside = 0;
+    let origin = swapped.session.origin(None, None);
+    let swaps = swapped.race(|| {
+        for count in 0..WRITES {
+            // The directory has two names in turn: what was seen under one is old under the other.
+            swapped.session.end();
+            match swapped.session.write(&path, &format!("inside {count}\n"), &origin) {
+                Ok(_) => inside += 1,
+                Err(error) => assert_is_about_the_place(&error),
+            }
+            if count % 1000 == 0 {
+                swapped.assert_nothing_happened_outside();
+            }
+        }
+    });
+    swapped.assert_nothing_happened_outside();
+    assert_no_temporary_file(&swapped.base.join("ws"));
+    assert!(inside > 0 && inside < WRITES && swaps > 1000, "{inside} writes of {WRITES}, {swaps} swaps");
+}
+
+#[test]
+fn writes_never_follow_a_directory_that_becomes_a_link_by_the_kernel() {
+    check_writes(Resolver::Kernel);
+}
+
+#[test]
+fn writes_never_follow_a_directory_that_becomes_a_link_by_the_walk() {
+    check_writes(Resolver::Walk);
+}
+
+fn check_creations(resolver: Resolver) {
+    let swapped = Swapped::new(resolver);
+    let origin = swapped.session.origin(None, None);
+    let mut created = 0;
+    swapped.race(|| {
+        for count in 0..CREATIONS {
+            match swapped.session.write(&swapped.path(&format!("d/{count}/y/z")), "inside\n", &origin) {
+                Ok(_) => created += 1,
+                Err(error) => assert_is_about_the_place(&error),
+            }
+        }
+    });
+    swapped.assert_nothing_happened_outside();
+    assert_no_temporary_file(&swapped.base.join("ws"));
+    assert!(created > 0 && created < CREATIONS, "{created} of {CREATIONS}");
+}
+
+#[test]
+fn directories_are_never_created_outside_by_the_kernel() {
+    check_creations(Resolver::Kernel);
+}
+
+#[test]
+fn directories_are_never_created_outside_by_the_walk() {
+    check_creations(Resolver::Walk);
+}
+
+fn assert_no_temporary_file(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        assert!(!name.to_str().unwrap().ends_with(".tmp"), "{name:?} was left behind");
+        if entry.file_type().unwrap().is_dir() {
+            assert_no_temporary_file(&entry.path());
+        }
+    }
+}
+
+/// Returns every line of every text that a journal keeps.
+fn kept_lines(directory: &Path) -> BTreeSet<String> {
+    let (journal, _) = Journal::open(directory, Retention::default(), Moment(0)).unwrap();
+    let mut lines = BTreeSet::new();
+    for Entry { change, .. } in journal.changes(&Filter::default()).unwrap() {
+        for state in [change.before, change.after].into_iter().flatten() {
+            let bytes = journal.blob(&state.hash).unwrap().unwrap_or_default();
+            lines.extend(String::from_utf8(bytes).unwrap().lines().map(str::to_owned));
+        }
+    }
+    lines
+}
+
+/// A file whose first part an agent writes and whose last part an editor.
+const SHARED: &str = "agent:\n-\n-\nuser:\n";
+
+/// Lets an agent and an editor write their lines, and looks for all of them in the end. The editor is given the file and
+/// the line to add.
+fn check_editor(edit: impl Fn(&Path, &str) + Sync) {
+    let directory = directory();
+    let base = directory.path().canonicalize().unwrap();
+    fs::create_dir_all(base.join("ws")).unwrap();
+    let file = base.join("ws/a.txt");
+    fs::write(&file, SHARED).unwrap();
+    let session = open(&base, Resolver::Kernel);
+    let origin = session.origin(None, None);
+    let path = file.to_str().unwrap();
+    let edits = AtomicUsize::new(0);
+    let turns = AtomicUsize::new(0);
+    let mut written = 0;
+    swapping(
+        || {
+            while edits.load(Ordering::Relaxed) < EDITS {
+                let turn = turns.fetch_add(1, Ordering::Relaxed);
+                let read = session.read(path, Window::default()).unwrap();
+                // The agent's part is one line, the editor's is behind two others: both can always be merged.
+                let (_, rest) = read.text.split_once("-\n").unwrap();
+                match session.write(path, &format!("agent: {turn}\n-\n{rest}"), &origin) {
+                    Ok(_) => written += 1,
+                    Err(error) => assert!(
+                        matches!(error, FilesError::Rejected { .. } | FilesError::Unsteady(_)),
+                        "{error}"
+                    ),
+                }
+            }
+        },
+        || {
+            let count = edits.load(Ordering::Relaxed);
+            // Neither runs ahead of the other for long.
+            if count < EDITS.min(3 * turns.load(Ordering::Relaxed)) {
+                edit(&file, &format!("user {count}\n"));
+                edits.store(count + 1, Ordering::Relaxed);
+            } else {
+                std::thread::yield_now();
+            }
+        },
+    );
+    let text = fs::read_to_string(&file).unwrap();
+    let there: BTreeSet<&str> = text.lines().collect();
+    let missing: Vec<String> =
+        (0..EDITS).map(|count| format!("user {count}")).filter(|line| !there.contains(&**line)).collect();
+    // An editor that read the file at the moment of an exchange may write over its own last line what it made of that.
+    // Then the line is in the journal.
+    assert!(missing.len() < 20, "{} lines are not in the file", missing.len());
+    let kept = kept_lines(&base.join("state"));
+    let lost: Vec<&String> = missing.iter().filter(|line| !kept.contains(*line)).collect();
+    assert_eq!(lost, Vec::<&String>::new(), "lines of the user are lost");
+    assert!(written > EDITS / 10, "the agent wrote only {written} times");
+    assert_no_temporary_file(&base.join("ws"));
+}
+
+#[test]
+fn no_line_of_an_editor_that_appends_in_place_is_lost() {
+    // A handle that was opened before the file was replaced writes to what was replaced, whatever the engine does. An
+    // editor finds that out by a look at the name, and writes again; what was under the name at that look has to stay.
+    check_editor(|file, line| {
+        loop {
+            let mut handle = OpenOptions::new().append(true).open(file).unwrap();
+            handle.write_all(line.as_bytes()).unwrap();
+            let is_there = fs::metadata(file).is_ok_and(|now| now.ino() == handle.metadata().unwrap().ino());
+            if is_there {
+                return;
+            }
+        }
+    });
+}
+
+#[test]
+fn no_line_of_an_editor_that_renames_is_lost() {
+    check_editor(|file, line| {
+        let mut text = fs::read_to_string(file).unwrap();
+        text.push_str(line);
+        let temp = file.with_extension("editing");
+        fs::write(&temp, text).unwrap();
+        fs::rename(&temp, file).unwrap();
+    });
+}
+
+#[test]
+fn a_file_that_grows_and_shrinks_while_it_is_read_is_read_to_an_end() {
+    // A24 and A25: what a look finds is a text of the file's lines, never more than a read gives, and never a fault.
+    let directory = directory();
+    let base = directory.path().canonicalize().unwrap();
+    fs::create_dir_all(base.join("ws")).unwrap();
+    let file = base.join("ws/log.txt");
+    let lines = "a line of the log\n".repeat(50_000);
+    fs::write(&file, &lines).unwrap();
+    let session = open(&base, Resolver::Kernel);
+    let path = file.to_str().unwrap();
+    let handle = OpenOptions::new().append(true).open(&file).unwrap();
+    let count = AtomicUsize::new(0);
+    swapping(
+        || {
+            for at in 0..200 {
+                let window = Window { line: Some(1 + at * 251), limit: Some(100) };
+                for window in [Window::default(), window] {
+                    match session.read(path, window) {
+                        Ok(read) => assert!(
+                            read.text
+                                .split_inclusive('\n')
+                                .all(|line| "a line of the log\n".starts_with(line))
+                        ),
+                        Err(error) => assert!(matches!(error, FilesError::PastEnd { .. }), "{error}"),
+                    }
+                }
+            }
+        },
+        || {
+            if count.fetch_add(1, Ordering::Relaxed) % 100 == 99 {
+                handle.set_len(lines.len() as u64 / 2).unwrap();
+            } else {
+                (&handle).write_all(&lines.as_bytes()[..18 * 1000]).unwrap();
+            }
+        },
+    );
+}

@@ -1,0 +1,40 @@
+//! A project's files for an agent: the user types while the agent edits, both stay, and the agent's part is undone.
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+
+use bowline_state::changes::Origin;
+use bowline_state::lines::Window;
+use bowline_state::undo::{Selection, Who};
+use bowline_workspace::roots::{RootSpec, Roots};
+use bowline_workspace::workspace::{Settings, Workspace};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let scratch = tempfile::tempdir()?;
+    let project = scratch.path().join("project");
+    std::fs::create_dir(&project)?;
+    let file = project.join("knots.txt").display().to_string();
+    std::fs::write(&file, "bowline\r\nclove hitch\r\nsheet bend\r\n")?;
+
+    // A workspace has roots that nothing leaves, and a journal in a directory of its own.
+    let roots = Roots::open(&RootSpec::writable(project.display().to_string()), &[])?;
+    let opened = Workspace::open(roots, &scratch.path().join("journal"), Settings::default())?;
+    let workspace = opened.workspace;
+    let agent = workspace.session("agent");
+
+    let read = agent.read(&file, Window::default())?;
+    println!("the agent read {:?}", read.text);
+
+    let shown = workspace.open_document(&file)?;
+    workspace.change_document(&file, shown.text.replace("sheet bend", "reef knot"), shown.revision)?;
+    println!("the user typed, and did not save");
+
+    let written = agent.write(&file, "BOWLINE\nclove hitch\nsheet bend\n", &agent.origin(Some(1), None))?;
+    println!("the agent wrote: {:?}, the file has {:?}", written.verdict, written.text);
+
+    let turn = Selection { who: Who::Turn { session: "agent".to_owned(), turn: 1 }, ..Selection::default() };
+    print!("{}", workspace.diff(&turn)?);
+    agent.undo(&turn, &Origin::default())?;
+    println!("undone, the file has {:?}", std::fs::read_to_string(&file)?);
+    Ok(())
+}
