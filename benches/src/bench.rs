@@ -3,7 +3,7 @@
 mod alone;
 mod child;
 mod client;
-mod machine;
+pub(crate) mod machine;
 mod options;
 mod phase;
 mod report;
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use machine::Usage;
+
+pub(crate) use report::{align, median};
 
 pub use options::{Options, Pair};
 pub use phase::Phase;

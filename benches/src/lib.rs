@@ -1,4 +1,5 @@
-//! The benchmark of the wire: its runner, the hand-written floor, and what the peers of this package share.
+//! The benchmarks: of the wire, with the hand-written floor that it is measured against, and of files.
 
 pub mod bench;
+pub mod files;
 pub mod floor;

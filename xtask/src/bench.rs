@@ -15,6 +15,8 @@ use std::process::Command;
 pub enum Bench {
     /// Bowline's wire against the official SDKs' and against the floor
     Wire,
+    /// The workspace engine against plain reads and writes of the same bytes
+    Files,
 }
 
 /// How long a benchmark may take.
@@ -31,17 +33,28 @@ pub enum Pace {
 /// # Errors
 /// Fails when something cannot be built or installed, and when the benchmark fails.
 pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> {
-    let build = [
-        "build",
-        "--release",
-        "--locked",
-        "--package",
-        "bowline-benches",
-        "--package",
-        "bowline-tests",
-        "--bins",
-    ];
+    let mut packages = vec!["--package", "bowline-benches"];
+    if bench == Bench::Wire {
+        packages.extend(["--package", "bowline-tests"]);
+    }
+    let build = [&["build", "--release", "--locked", "--bins"], packages.as_slice()].concat();
     run_as_progress(&mut cargo(&world.root, &build))?;
+    let target = target_folder(&world.root);
+    let programs = target.join("release");
+    let (program, arguments) = match bench {
+        Bench::Wire => ("bench-wire", wire_arguments(&world.root, &programs, &installed_peers(world)?)),
+        Bench::Files => ("bench-files", files_arguments(&target)),
+    };
+    let mut command = Command::new(programs.join(program));
+    command.current_dir(&world.root).args(arguments);
+    if pace == Pace::Quick {
+        command.arg("--quick");
+    }
+    run(&mut command)
+}
+
+/// Installs the peers. Those that cannot be had here are not measured against.
+fn installed_peers(world: &World) -> anyhow::Result<Vec<Peer>> {
     let mut peers = Vec::new();
     for peer in Peer::ALL {
         match peer.install(world) {
@@ -52,23 +65,17 @@ pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> 
             Outcome::Failed(why) => bail!("the {} peer: {why}", peer.name()),
         }
     }
-    match bench {
-        Bench::Wire => {
-            let programs = release_folder(&world.root);
-            let mut wire = Command::new(programs.join("bench-wire"));
-            wire.current_dir(&world.root).args(wire_arguments(&world.root, &programs, &peers));
-            if pace == Pace::Quick {
-                wire.arg("--quick");
-            }
-            run(&mut wire)
-        }
-    }
+    Ok(peers)
 }
 
-/// Where cargo puts the release programs of this workspace.
-fn release_folder(root: &Path) -> PathBuf {
-    let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    root.join(target).join("release")
+/// Where cargo puts what it makes of this workspace.
+fn target_folder(root: &Path) -> PathBuf {
+    root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
+/// Where to measure: beside what cargo makes, which is on a disk and left alone by git.
+fn files_arguments(target: &Path) -> Vec<String> {
+    vec!["--data".to_owned(), target.join("bench-files").display().to_string()]
 }
 
 /// What to measure: Bowline's own peers, the floor, and the installed peers.
@@ -87,7 +94,7 @@ fn wire_arguments(root: &Path, programs: &Path, peers: &[Peer]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::wire_arguments;
+    use super::{files_arguments, wire_arguments};
     use crate::peers::Peer;
     use expect_test::expect;
     use std::path::Path;
@@ -102,5 +109,11 @@ mod tests {
             --peer python --agent ["/my repo/target/peers/python/bin/python", "/my repo/tests/peers/python/agent.py"] --client ["/my repo/target/peers/python/bin/python", "/my repo/tests/peers/python/client.py"]
             --peer typescript --agent ["node", "/my repo/target/peers/typescript/agent.mjs"] --client ["node", "/my repo/target/peers/typescript/client.mjs"]
             --peer floor --agent ["/out/release/floor-agent"] --client ["/out/release/floor-client"]"#]].assert_eq(&pairs.join("\n"));
+    }
+
+    #[test]
+    fn files_are_measured_beside_what_cargo_makes() {
+        let arguments = files_arguments(Path::new("/my repo/target"));
+        expect!["--data /my repo/target/bench-files"].assert_eq(&arguments.join(" "));
     }
 }

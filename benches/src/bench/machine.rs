@@ -9,7 +9,7 @@ const TICKS: f64 = 100.0;
 
 /// A moment, and the CPU time that everybody and that our children had used until then.
 #[derive(Debug)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     at: Instant,
     everybody: u64,
     ours: u64,
@@ -17,7 +17,7 @@ pub(super) struct Usage {
 
 impl Usage {
     /// Looks at the machine now. A child counts once it is waited for.
-    pub(super) fn now() -> Result<Self> {
+    pub(crate) fn now() -> Result<Self> {
         let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
         let everybody = busy(&read("/proc/stat")?).context("cannot understand /proc/stat")?;
         let ours = with_children(&read("/proc/self/stat")?).context("cannot understand /proc/self/stat")?;
@@ -25,7 +25,7 @@ impl Usage {
     }
 
     /// Returns how many cores others have used since, on average.
-    pub(super) fn others_since(&self) -> Result<f64> {
+    pub(crate) fn others_since(&self) -> Result<f64> {
         let now = Self::now()?;
         let ticks = (now.everybody - self.everybody) as f64 - (now.ours - self.ours) as f64;
         Ok((ticks / TICKS / (now.at - self.at).as_secs_f64()).max(0.0))

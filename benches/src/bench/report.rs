@@ -124,7 +124,7 @@ fn ratio(pair: Option<&Measured>, to: Option<&Measured>, phase: Phase) -> Option
     median(pair?.rates(phase).zip(to?.rates(phase)).map(|(one, other)| one / other))
 }
 
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
@@ -137,7 +137,7 @@ fn number(value: Option<f64>) -> String {
 }
 
 /// Pads the first column on the right, the others on the left.
-fn align(rows: &[Vec<String>]) -> String {
+pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for row in rows {
