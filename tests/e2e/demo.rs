@@ -49,12 +49,14 @@ fn the_demo_shows_every_step_and_checks_it() {
               editor │ config.json is open; "debug": true is typed, not saved
                 user │ show config.json
                agent │ {
+               agent │   "name": "knot",
                agent │   "debug": true,
+               agent │   "folders": ["src", "tests"],
                agent │   "version": "1.0.0"
                agent │ }
               ✓ the agent read the unsaved text, not the disk
               ✓ the read was reported as a tool call that completed
-                user │ line 3 of config.json
+                user │ line 5 of config.json
                agent │   "version": "1.0.0"
               ✓ one line was read, not the file
 
@@ -71,19 +73,69 @@ fn the_demo_shows_every_step_and_checks_it() {
               ✓ its tool call completed
               ✓ the user was asked once for each edit
 
+            Two at the same file
+                user │ rename config.json
+                user │ (sets "debug": false while the question waits, then approves the edit)
+               agent │ Done: it is called release now.
+                disk │ {
+                disk │   "name": "knot",
+                disk │   "debug": false,
+                disk │   "folders": ["src", "tests"],
+                disk │   "release": "2.0.0"
+                disk │ }
+              ✓ both changes are in the file
+              ✓ the editor knows that they were merged
+
+            Taking it back
+               shell │ make notes
+              ✓ a file that a command made beside Bowline is found
+                diff │ diff --git a/config.json b/config.json
+                diff │ --- a/config.json
+                diff │ +++ b/config.json
+                diff │ @@ -2,5 +2,5 @@
+                diff │    "name": "knot",
+                diff │    "debug": false,
+                diff │    "folders": ["src", "tests"],
+                diff │ -  "version": "1.0.0"
+                diff │ +  "release": "2.0.0"
+                diff │  }
+                diff │ diff --git a/notes.txt b/notes.txt
+                diff │ new file mode 100644
+                diff │ --- /dev/null
+                diff │ +++ b/notes.txt
+                diff │ @@ -0,0 +1 @@
+                diff │ +made by a command
+                user │ (undoes the whole session)
+                disk │ {
+                disk │   "name": "knot",
+                disk │   "debug": false,
+                disk │   "folders": ["src", "tests"],
+                disk │   "version": "1.0.0"
+                disk │ }
+              ✓ the agent's edits are gone, the user's stays
+              ✓ the command's file is gone
+              ✓ undoing can be undone
+
             What must not work
                 user │ show missing.json
-               agent │ I cannot read it: Resource not found: $PROJECT/missing.json
+               agent │ I cannot read it: Resource not found: $PROJECT/project/missing.json
               ✓ the answer says: Resource not found
-                user │ show $PROJECT-evil/secret
-               agent │ I cannot read it: $PROJECT-evil/secret is outside the session's directories
+                user │ show $PROJECT/project-evil/secret
+               agent │ I cannot read it: $PROJECT/project-evil/secret is outside the session's directories
               ✓ the answer says: outside the session's directories
                 user │ show ../secret
-               agent │ I cannot read it: $PROJECT/../secret is outside the session's directories
+               agent │ I cannot read it: $PROJECT/project/../secret is outside the session's directories
               ✓ the answer says: outside the session's directories
+                user │ (this time by its name alone)
                 user │ show config.json
                agent │ I cannot read it: config.json is a relative path, send an absolute path
               ✓ the answer says: send an absolute path
+                user │ show link
+               agent │ I cannot read it: $PROJECT/project/link is outside the session's directories
+              ✓ the answer says: outside the session's directories
+                user │ show image.png
+               agent │ I cannot read it: $PROJECT/project/image.png cannot be read as text: the content is binary, read it with a command that knows its kind
+              ✓ the answer says: cannot be read as text
 
             Cancelling
                 user │ wait
@@ -100,7 +152,7 @@ fn the_demo_shows_every_step_and_checks_it() {
                agent │ I cannot write it: fs/write_text_file needs clientCapabilities.fs.writeTextFile, which was not advertised
               ✓ the agent sees that before it sends anything
 
-            All 19 checks hold.
+            All 27 checks hold.
             --- exit status: 0
         "#]],
     );

@@ -32,3 +32,25 @@ fn the_client_without_an_agent_says_what_it_needs() {
     "#]]
     .assert_eq(&transcript(&output));
 }
+
+#[test]
+fn the_workspace_keeps_what_both_wrote_and_undoes_what_the_agent_wrote() {
+    let build = ["build", "--quiet", "--package", "bowline-workspace", "--examples"];
+    let output = run(&mut Command::new(program("examples/workspace", &build)));
+    expect![[r#"
+        the agent read "bowline\r\nclove hitch\r\nsheet bend\r\n"
+        the user typed, and did not save
+        the agent wrote: Some(Merged), the file has "BOWLINE\r\nclove hitch\r\nreef knot\r\n"
+        diff --git a/knots.txt b/knots.txt
+        --- a/knots.txt
+        +++ b/knots.txt
+        @@ -1,3 +1,3 @@
+        -bowline\r
+        +BOWLINE\r
+         clove hitch\r
+         reef knot\r
+        undone, the file has "bowline\r\nclove hitch\r\nreef knot\r\n"
+        --- exit status: 0
+    "#]]
+    .assert_eq(&transcript(&output).replace('\r', "\\r"));
+}

@@ -10,6 +10,7 @@ const COMMANDS: &[(&str, Shows)] = &[
     ("cargo run --release -- --help", Shows::Usage),
     ("cargo build -p bowline-wire --examples", Shows::Success),
     ("cargo run -p bowline-wire --example client -- target/debug/examples/agent", Shows::EndOfTurn),
+    ("cargo run -p bowline-workspace --example workspace", Shows::Undone),
     ("cargo xtask bench --help", Shows::Usage),
 ];
 
@@ -20,6 +21,7 @@ enum Shows {
     Usage,
     Success,
     EndOfTurn,
+    Undone,
 }
 
 #[test]
@@ -32,6 +34,7 @@ fn every_command_of_the_readme_works() {
             Shows::Usage => "Usage:",
             Shows::Success => "exit status: 0",
             Shows::EndOfTurn => "EndTurn",
+            Shows::Undone => "undone, the file has",
         };
         assert!(output.status.success() && text.contains(sign), "{command}\n{text}");
     }

@@ -10,37 +10,58 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use bowline_state::accumulator::Snapshot;
-use bowline_state::paths::{LexicalPath, Root, RootMode, Roots};
+use bowline_state::changes::{Origin, Source};
+use bowline_state::ledger::Verdict;
 use bowline_state::permission::{Decision, Lifetime};
+use bowline_state::undo::{Selection, Who};
 use bowline_wire::schema::ProtocolVersion;
 use bowline_wire::schema::v1::{
     ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest, NewSessionRequest,
     PromptRequest, SessionId, StopReason, ToolCallStatus,
 };
 use bowline_wire::{AgentHandle, AgentProcess, Grace, Limits, spawn_agent};
+use bowline_workspace::observer::ObserverOptions;
+use bowline_workspace::roots::{RootSpec, Roots};
+use bowline_workspace::workspace::{Settings, Watching, Workspace};
 use tokio::process::Command;
 
 use editor::Editor;
 
 /// What is on disk when the tour starts.
-const SAVED: &str = "{\n  \"debug\": false,\n  \"version\": \"1.0.0\"\n}\n";
+const SAVED: &str = r#"{
+  "name": "knot",
+  "debug": false,
+  "folders": ["src", "tests"],
+  "version": "1.0.0"
+}
+"#;
 
 /// What the user has typed and not saved.
-const UNSAVED: &str = "{\n  \"debug\": true,\n  \"version\": \"1.0.0\"\n}\n";
+const UNSAVED: &str = r#"{
+  "name": "knot",
+  "debug": true,
+  "folders": ["src", "tests"],
+  "version": "1.0.0"
+}
+"#;
 
 /// Takes the tour.
 pub(crate) async fn run() -> Result<()> {
-    let project = tempfile::tempdir().context("cannot make a scratch project")?;
-    let directory = project.path().canonicalize()?;
+    let scratch = tempfile::tempdir().context("cannot make a scratch project")?;
+    let directory = scratch.path().canonicalize()?.join("project");
+    std::fs::create_dir(&directory)?;
     let config = directory.join("config.json");
     std::fs::write(&config, SAVED)?;
+    let workspace = open_workspace(&directory, &scratch.path().join("state"))?;
     let mut tour = Tour::default();
 
     tour.title("Two processes and a pipe");
-    let (stage, process) = Stage::open(&mut tour, &directory, true).await?;
+    let (stage, process) = Stage::open(&mut tour, &workspace, true).await?;
     let steps = async {
         read_steps(&mut tour, &stage, &config).await?;
         write_steps(&mut tour, &stage, &config).await?;
+        merge_steps(&mut tour, &stage, &config).await?;
+        undo_steps(&mut tour, &stage, &directory, &config)?;
         refusal_steps(&mut tour, &stage, &directory).await?;
         cancel_step(&mut tour, &stage).await
     };
@@ -54,7 +75,7 @@ pub(crate) async fn run() -> Result<()> {
     tour.check("the agent ended when its stdin was closed", clean, || exit.to_string());
 
     tour.title("An editor that cannot write");
-    let (stage, process) = Stage::open(&mut tour, &directory, false).await?;
+    let (stage, process) = Stage::open(&mut tour, &workspace, false).await?;
     let said = stage.ask(&tour, &format!("bump {}", config.display())).await.map(|turn| turn.last_words());
     let exit = process.shutdown(Grace::default()).await;
     let said = said.with_context(|| exit.to_string())?;
@@ -67,7 +88,7 @@ pub(crate) async fn run() -> Result<()> {
 
 async fn read_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()> {
     tour.title("Reading what is not saved");
-    stage.editor.type_unsaved(config.to_owned(), UNSAVED);
+    stage.editor.type_unsaved(&config.display().to_string(), UNSAVED)?;
     tour.say("editor", "config.json is open; \"debug\": true is typed, not saved");
     let turn = stage.ask(tour, &format!("show {}", config.display())).await?;
     tour.say("agent", &turn.last_words());
@@ -78,7 +99,7 @@ async fn read_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()>
         turn.calls()
     });
 
-    let turn = stage.ask(tour, &format!("line 3 of {}", config.display())).await?;
+    let turn = stage.ask(tour, &format!("line 5 of {}", config.display())).await?;
     tour.say("agent", &turn.last_words());
     tour.check("one line was read, not the file", turn.last_words() == "  \"version\": \"1.0.0\"\n", || {
         turn.last_words()
@@ -113,15 +134,84 @@ async fn write_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()
     Ok(())
 }
 
+async fn merge_steps(tour: &mut Tour, stage: &Stage, config: &Path) -> Result<()> {
+    tour.title("Two at the same file");
+    let before = std::fs::read_to_string(config)?;
+    let typed = before.replace("\"debug\": true", "\"debug\": false");
+    stage.editor.type_when_asked(&config.display().to_string(), typed.clone());
+    let turn = stage.ask(tour, &format!("rename {}", config.display())).await?;
+    tour.say("user", "(sets \"debug\": false while the question waits, then approves the edit)");
+    tour.say("agent", &turn.last_words());
+    let merged = std::fs::read_to_string(config)?;
+    tour.say("disk", &merged);
+    let wanted = typed.replace("\"version\"", "\"release\"");
+    tour.check("both changes are in the file", merged == wanted, || merged.clone());
+    let verdict = stage.editor.verdict();
+    tour.check("the editor knows that they were merged", verdict == Some(Verdict::Merged), || {
+        format!("{verdict:?}")
+    });
+    Ok(())
+}
+
+fn undo_steps(tour: &mut Tour, stage: &Stage, directory: &Path, config: &Path) -> Result<()> {
+    tour.title("Taking it back");
+    let session = stage.editor.files();
+    let workspace = session.workspace();
+    let notes = directory.join("notes.txt");
+    std::fs::write(&notes, "made by a command\n")?;
+    let command = Origin { command: Some("make notes".to_owned()), ..session.origin(Some(1), None) };
+    workspace.observe(&command, &mut |_| std::ops::ControlFlow::Continue(()))?;
+    tour.say("shell", "make notes");
+    let all = Selection { who: Who::Session(session.id().to_owned()), ..Selection::default() };
+    let changes = workspace.changes(&all)?;
+    let found = changes.iter().any(|changed| changed.change.source == Source::Observed);
+    tour.check("a file that a command made beside Bowline is found", found, || format!("{changes:?}"));
+    let patch = workspace.diff(&all)?;
+    tour.say("diff", &patch);
+    let before = std::fs::read_to_string(config)?;
+    session.undo(&all, &Origin::default())?;
+    let after = std::fs::read_to_string(config)?;
+    tour.say("user", "(undoes the whole session)");
+    tour.say("disk", &after);
+    let wanted = before.replace("\"release\"", "\"version\"").replace("2.0.0", "1.0.0");
+    tour.check("the agent's edits are gone, the user's stays", after == wanted, || after.clone());
+    tour.check("the command's file is gone", !notes.exists(), || "it is there".to_owned());
+    session.redo(&all, &Origin::default())?;
+    let redone = std::fs::read_to_string(config)?;
+    tour.check("undoing can be undone", redone == before && notes.exists(), || redone.clone());
+    Ok(())
+}
+
+/// Opens the project as a workspace, with its journal beside it.
+fn open_workspace(directory: &Path, state: &Path) -> Result<Workspace> {
+    let root = RootSpec::writable(directory.display().to_string());
+    let roots = Roots::open(&root, &[])?;
+    let journal = Workspace::journal_directory(state, &roots);
+    let opened = Workspace::open(roots, &journal, Settings::default())?;
+    let carry_on = &mut |_| std::ops::ControlFlow::Continue(());
+    opened.workspace.start_observing(ObserverOptions::default(), Watching::IfPossible, carry_on)?;
+    Ok(opened.workspace)
+}
+
 async fn refusal_steps(tour: &mut Tour, stage: &Stage, directory: &Path) -> Result<()> {
     tour.title("What must not work");
     let outside = format!("{}-evil/secret", directory.display());
+    let secret = directory.with_file_name("secret");
+    std::fs::write(&secret, "nobody should read this\n")?;
+    let link = directory.join("link");
+    std::os::unix::fs::symlink(&secret, &link)?;
+    std::fs::write(directory.join("image.png"), [0x89, b'P', b'N', b'G', 0, 0, 1])?;
     for (path, wanted) in [
         (directory.join("missing.json").display().to_string(), "Resource not found"),
         (outside, "outside the session's directories"),
         (format!("{}/../secret", directory.display()), "outside the session's directories"),
         ("config.json".to_owned(), "send an absolute path"),
+        (link.display().to_string(), "outside the session's directories"),
+        (directory.join("image.png").display().to_string(), "cannot be read as text"),
     ] {
+        if !path.starts_with('/') {
+            tour.say("user", "(this time by its name alone)");
+        }
         let said = stage.ask(tour, &format!("show {path}")).await?.last_words();
         tour.say("agent", &said);
         tour.check(&format!("the answer says: {wanted}"), said.contains(wanted), || said.clone());
@@ -160,9 +250,10 @@ struct Stage {
 
 impl Stage {
     /// Starts the agent for an editor that can write, or for one that cannot.
-    async fn open(tour: &mut Tour, directory: &Path, may_write: bool) -> Result<(Self, AgentProcess)> {
-        let roots = Roots::new(Root { path: LexicalPath::parse(directory)?, mode: RootMode::Writable });
-        let editor = Arc::new(Editor::new(roots, Decision::Allow(Lifetime::Once)));
+    async fn open(tour: &mut Tour, workspace: &Workspace, may_write: bool) -> Result<(Self, AgentProcess)> {
+        let directory = Path::new(workspace.roots().cwd());
+        let session = workspace.session(if may_write { "tour" } else { "second" });
+        let editor = Arc::new(Editor::new(session, Decision::Allow(Lifetime::Once)));
         let mut command = Command::new(std::env::current_exe().context("cannot find the bowline program")?);
         command.arg("__demo-agent").current_dir(directory);
         let (agent, process) = spawn_agent(command, Arc::clone(&editor), Limits::DEFAULT)?;

@@ -56,17 +56,43 @@ impl Agent for DemoAgent {
                 let line: u32 = line.parse().map_err(Error::into_internal_error)?;
                 turn.show(ReadTextFileRequest::new(turn.session.clone(), path).line(line).limit(1)).await?;
             }
-            (Some("bump"), Some(path), None, None) => turn.bump(path).await?,
+            (Some("bump"), Some(path), None, None) => turn.edit(path, BUMP).await?,
+            (Some("rename"), Some(path), None, None) => turn.edit(path, RENAME).await?,
             (Some("wait"), ..) => {
                 turn.say("I wait until you cancel.").await?;
                 cx.cancelled().await;
                 return Ok(PromptResponse::new(StopReason::Cancelled));
             }
-            _ => turn.say("I know: show PATH, line N of PATH, bump PATH, wait.").await?,
+            _ => turn.say("I know: show PATH, line N of PATH, bump PATH, rename PATH, wait.").await?,
         }
         Ok(PromptResponse::new(StopReason::EndTurn))
     }
 }
+
+/// What the agent can replace.
+struct Edit {
+    title: &'static str,
+    why: &'static str,
+    old: &'static str,
+    new: &'static str,
+    done: &'static str,
+}
+
+const BUMP: Edit = Edit {
+    title: "Set the version to 2.0.0",
+    why: "The next release is a major one.",
+    old: "1.0.0",
+    new: "2.0.0",
+    done: "Done: the version is 2.0.0 now.",
+};
+
+const RENAME: Edit = Edit {
+    title: "Call the version a release",
+    why: "That is what users call it.",
+    old: "\"version\"",
+    new: "\"release\"",
+    done: "Done: it is called release now.",
+};
 
 struct Turn {
     client: ClientHandle,
@@ -120,20 +146,17 @@ impl Turn {
         Ok(())
     }
 
-    /// Sets the version in a file to 2.0.0, if the user agrees.
-    async fn bump(&mut self, path: &str) -> Result<(), Error> {
+    /// Replaces something in a file, if the user agrees.
+    async fn edit(&mut self, path: &str, edit: Edit) -> Result<(), Error> {
         let Some(old) = self.read(ReadTextFileRequest::new(self.session.clone(), path)).await? else {
             return Ok(());
         };
-        let new = old.replace("1.0.0", "2.0.0");
+        let new = old.replace(edit.old, edit.new);
         let change = vec![diff(path, Some(&old), &new)];
-        self.start("edit", |id| {
-            start_edit(id, "Set the version to 2.0.0", path, new.clone()).content(change)
-        })
-        .await?;
+        self.start("edit", |id| start_edit(id, edit.title, path, new.clone()).content(change)).await?;
 
         let broker = PermissionBroker::new(self.session.clone());
-        let ask = Ask { description: Some("The next release is a major one.".to_owned()), ..Ask::default() };
+        let ask = Ask { description: Some(edit.why.to_owned()), ..Ask::default() };
         let request = broker.request_for(&self.calls, "edit", ask).map_err(Error::into_internal_error)?;
         let options = request.options.clone();
         let answer = self.client.request_permission(request).await?;
@@ -147,7 +170,7 @@ impl Turn {
         match self.client.write_text_file(WriteTextFileRequest::new(self.session.clone(), path, new)).await {
             Ok(_) => {
                 self.progress("edit", ToolCallUpdateFields::new().status(ToolCallStatus::Completed)).await?;
-                self.say("Done: the version is 2.0.0 now.").await?;
+                self.say(edit.done).await?;
             }
             Err(error) => {
                 self.progress("edit", ToolCallUpdateFields::new().status(ToolCallStatus::Failed)).await?;

@@ -1,47 +1,59 @@
 //! The client of the demo: a small editor with a project on disk, unsaved documents and a person who answers.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline_state::accumulator::{SessionAccumulator, Snapshot};
 use bowline_state::failure::Failure;
-use bowline_state::lines::{self, Window};
-use bowline_state::paths::{Access, LexicalPath, Roots};
+use bowline_state::ledger::Verdict;
+use bowline_state::lines::Window;
+use bowline_state::paths::PathFault;
 use bowline_state::permission::{self, Decision};
 use bowline_wire::schema::v1::{
     Error, ReadTextFileRequest, ReadTextFileResponse, RequestPermissionRequest, RequestPermissionResponse,
     SessionNotification, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_wire::{AgentHandle, Client, ClientContext};
+use bowline_workspace::error::FilesError;
+use bowline_workspace::files::{Asker, Files, LocalFiles};
+use bowline_workspace::workspace::Session;
 
 /// An editor with one project open.
 pub(crate) struct Editor {
-    roots: Roots,
+    files: LocalFiles,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The unsaved text of open documents.
-    documents: HashMap<PathBuf, String>,
     session: SessionAccumulator,
     person: Decision,
+    // What the person types, and where, while a question waits for the answer.
+    typing: Option<(String, String)>,
     asked: Vec<RequestPermissionRequest>,
     breaches: Vec<String>,
     waiting: Option<tokio::sync::oneshot::Sender<()>>,
+    turn: u64,
+    verdict: Option<Verdict>,
 }
 
 impl Editor {
-    pub(crate) fn new(roots: Roots, person: Decision) -> Self {
+    pub(crate) fn new(files: Session, person: Decision) -> Self {
         let state = State {
-            documents: HashMap::new(),
             session: SessionAccumulator::new(),
             person,
+            typing: None,
             asked: Vec::new(),
             breaches: Vec::new(),
             waiting: None,
+            turn: 0,
+            verdict: None,
         };
-        Editor { roots, state: Mutex::new(state) }
+        Editor { files: LocalFiles::new(files), state: Mutex::new(state) }
+    }
+
+    /// Returns the project's files as the agent's session sees them.
+    pub(crate) fn files(&self) -> &Session {
+        self.files.session()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -49,8 +61,24 @@ impl Editor {
     }
 
     /// Opens a document and types a text into it, without saving.
-    pub(crate) fn type_unsaved(&self, path: PathBuf, text: &str) {
-        self.state().documents.insert(path, text.to_owned());
+    pub(crate) fn type_unsaved(&self, path: &str, text: &str) -> Result<(), FilesError> {
+        let workspace = self.files().workspace();
+        let shown = match workspace.document(path)? {
+            Some(shown) => shown,
+            None => workspace.open_document(path)?,
+        };
+        workspace.change_document(path, text.to_owned(), shown.revision)?;
+        Ok(())
+    }
+
+    /// Lets the person type a text while the next question waits for an answer.
+    pub(crate) fn type_when_asked(&self, path: &str, text: String) {
+        self.state().typing = Some((path.to_owned(), text));
+    }
+
+    /// How the last write came about.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        self.state().verdict
     }
 
     /// Decides how the person answers from now on.
@@ -63,6 +91,7 @@ impl Editor {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let mut state = self.state();
         state.session.turn_boundary();
+        state.turn += 1;
         state.waiting = Some(sender);
         receiver
     }
@@ -80,11 +109,6 @@ impl Editor {
     pub(crate) fn breaches(&self) -> Vec<String> {
         self.state().breaches.clone()
     }
-
-    fn admit(&self, path: &std::path::Path, access: Access) -> Result<PathBuf, Failure> {
-        let path = LexicalPath::parse(path)?;
-        Ok(PathBuf::from(self.roots.admit(&path, access)?.path().as_str()))
-    }
 }
 
 impl Client for Editor {
@@ -93,6 +117,10 @@ impl Client for Editor {
         request: RequestPermissionRequest,
         _: ClientContext,
     ) -> Result<RequestPermissionResponse, Error> {
+        let typing = self.state().typing.take();
+        if let Some((path, text)) = typing {
+            self.type_unsaved(&path, &text).map_err(Failure::from)?;
+        }
         let mut state = self.state();
         let outcome =
             permission::answer(&request.options, state.person).map_err(Error::into_internal_error)?;
@@ -116,17 +144,9 @@ impl Client for Editor {
         request: ReadTextFileRequest,
         _: ClientContext,
     ) -> Result<ReadTextFileResponse, Error> {
-        let path = self.admit(&request.path, Access::Read)?;
-        let unsaved = self.state().documents.get(&path).cloned();
-        let text = match unsaved {
-            Some(text) => text,
-            None => {
-                tokio::fs::read_to_string(&path).await.map_err(|error| unreadable(&request.path, &error))?
-            }
-        };
         let window = Window { line: request.line, limit: request.limit };
-        let text = lines::slice(&text, window).map_err(Failure::from)?;
-        Ok(ReadTextFileResponse::new(text))
+        let read = self.files.read(text_of(&request.path)?, window).await?;
+        Ok(ReadTextFileResponse::new(read.text.as_str()))
     }
 
     async fn write_text_file(
@@ -134,10 +154,9 @@ impl Client for Editor {
         request: WriteTextFileRequest,
         _: ClientContext,
     ) -> Result<WriteTextFileResponse, Error> {
-        let path = self.admit(&request.path, Access::Write)?;
-        tokio::fs::write(&path, &request.content).await.map_err(|error| unreadable(&request.path, &error))?;
-        // What was unsaved is saved now.
-        self.state().documents.remove(&path);
+        let asker = Asker { turn: Some(self.state().turn), call: None };
+        let written = self.files.write(text_of(&request.path)?, request.content, &asker).await?;
+        self.state().verdict = written.verdict;
         Ok(WriteTextFileResponse::new())
     }
 
@@ -146,9 +165,7 @@ impl Client for Editor {
     }
 }
 
-fn unreadable(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::ResourceNotFound { uri: Some(path.display().to_string()) },
-        kind => Failure::Internal { reason: format!("{}: {kind}", path.display()) },
-    }
+/// Returns the path as text, which every path of the protocol is.
+fn text_of(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| PathFault::NotUtf8.into())
 }
