@@ -8,7 +8,7 @@
 )]
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -495,6 +495,41 @@ fn what_takes_a_files_place_at_the_last_moment_stays() {
         assert!(there.is_symlink() || fs::read(project.root.join("a/inner")).unwrap() == b"the user's\n");
         assert_eq!(temporary_files(&project.root), Vec::<String>::new());
         assert!(!project.scratch.path().join("elsewhere").exists());
+    }
+}
+
+/// Appends a line through a handle that was opened long before, right before one kind of call.
+struct AppendLate {
+    at: Call,
+    handle: Mutex<Option<fs::File>>,
+}
+
+impl Gate for AppendLate {
+    fn pass(&self, call: Call, bytes: usize) -> io::Result<usize> {
+        if call == self.at
+            && let Some(mut handle) = self.handle.lock().unwrap().take()
+        {
+            handle.write_all(b"late\n").unwrap();
+        }
+        Ok(bytes)
+    }
+}
+
+#[test]
+fn what_is_written_to_a_file_while_it_loses_its_place_is_brought_in() {
+    for at in [Call::CreateTemp, Call::Exchange, Call::SyncDirectory, Call::Remove] {
+        let append = Arc::new(AppendLate { at, handle: Mutex::default() });
+        let project = Project::with(Settings::default(), Calls::gated(append.clone()));
+        project.put("a", "1\n2\n3\n4\n");
+        project.read("a");
+        let handle = fs::OpenOptions::new().append(true).open(project.path("a")).unwrap();
+        *append.handle.lock().unwrap() = Some(handle);
+        project.write("a", "ONE\n2\n3\n4\n");
+        assert!(append.handle.lock().unwrap().is_none(), "{at:?}");
+        assert_eq!(project.get("a"), "ONE\\n2\\n3\\n4\\nlate\\n", "{at:?}");
+        project.workspace.undo(&of_session("s1")).unwrap();
+        assert_eq!(project.get("a"), "1\\n2\\n3\\n4\\nlate\\n", "{at:?}: it is the user's");
+        assert_eq!(temporary_files(&project.root), Vec::<String>::new());
     }
 }
 
