@@ -232,9 +232,9 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// The text that document and disk get.
-    pub text: String,
-    /// The text that the session knows from now on.
-    pub known: String,
+    pub text: Arc<String>,
+    /// The text that the session knows from now on; the same one if nothing was merged into it.
+    pub known: Arc<String>,
     /// How it came about.
     pub verdict: Verdict,
 }
@@ -330,26 +330,29 @@ pub fn decide_deletion(situation: &Situation<'_>) -> Result<(), Rejected> {
 }
 
 fn same_for_all(text: Cow<'_, str>, verdict: Verdict) -> Decision {
-    let text = text.into_owned();
+    let text = Arc::new(text.into_owned());
     Decision { known: text.clone(), text, verdict }
 }
 
 fn merged(base: &str, live: &str, content: &str) -> Result<Decision, Rejected> {
-    let theirs = fit(content, base).into_owned();
+    let theirs = fit(content, base);
+    if live == base {
+        return Ok(same_for_all(theirs, Verdict::Replaced));
+    }
     let merged = merge(base, live, &theirs).map_err(Rejected::Conflict)?;
     let verdict = if merged.text == theirs { Verdict::Replaced } else { Verdict::Merged };
-    Ok(Decision { text: merged.text, known: theirs, verdict })
+    Ok(Decision { text: Arc::new(merged.text), known: Arc::new(theirs.into_owned()), verdict })
 }
 
 /// To save a document over a file that was changed beside it would lose that change.
 fn with_the_disk(decision: Decision, document: &Document, disk: Option<&str>) -> Result<Decision, Rejected> {
     let Some(disk) = disk else { return Ok(decision) };
     let loaded = document.saved().map_or("", |text| text.as_str());
-    if disk == loaded || disk == decision.text {
+    if disk == loaded || disk == *decision.text {
         return Ok(decision);
     }
     let merged = merge(loaded, &decision.text, disk).map_err(Rejected::DiskDiffers)?;
-    Ok(Decision { text: merged.text, verdict: Verdict::Merged, ..decision })
+    Ok(Decision { text: Arc::new(merged.text), verdict: Verdict::Merged, ..decision })
 }
 
 #[cfg(test)]

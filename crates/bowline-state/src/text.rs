@@ -145,6 +145,12 @@ pub fn decode(bytes: Vec<u8>) -> Result<Decoded, NotText> {
     decode_scanned(bytes, has_nul)
 }
 
+/// Returns the bytes of a whole file as text if [`decode`] would give back the same bytes: UTF-8 with no byte order mark.
+#[must_use]
+pub fn plain(bytes: &[u8]) -> Option<&str> {
+    if bom(bytes).is_some() || memchr(0, bytes).is_some() { None } else { str::from_utf8(bytes).ok() }
+}
+
 /// Reads the bytes of a whole file as [`decode`] does, where somebody has already looked whether there is a NUL in them:
 /// bytes that were just read are looked at much faster than after all others were read.
 ///

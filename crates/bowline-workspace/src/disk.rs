@@ -113,7 +113,13 @@ fn read_up_to(mut file: &File, size: u64, cap: u64) -> Result<(Vec<u8>, bool), R
     loop {
         // Piece by piece, so that each is still at hand when it is looked through.
         let start = bytes.len();
-        let read = file.take(PIECE).read_to_end(&mut bytes)?;
+        let read = if size < PIECE && start < bytes.capacity() {
+            // Into all of the room at once, where the other way feels its way to a size.
+            let read = || rustix::io::read(file, rustix::buffer::spare_capacity(&mut bytes));
+            rustix::io::retry_on_intr(read).map_err(io::Error::from)?
+        } else {
+            file.take(PIECE).read_to_end(&mut bytes)?
+        };
         if bytes.len() as u64 > cap {
             return Err(ReadFault::TooLarge { size: bytes.len() as u64, cap });
         }

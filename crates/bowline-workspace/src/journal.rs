@@ -14,10 +14,12 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 mod baseline;
 mod blobs;
+mod delta;
 mod error;
 mod open;
 mod place;
 mod prune;
+mod recent;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,7 @@ pub use prune::Pruned;
 use error::Fault;
 use open::Attached;
 use place::{Identity, Place};
+use recent::Recent;
 
 /// A content is at most this large: 256 MiB. Of a larger file only the hash can be recorded.
 pub const MAX_CONTENT_BYTES: usize = 256 << 20;
@@ -171,6 +174,7 @@ pub struct Journal {
     connection: Connection,
     retention: Retention,
     durability: Option<Durability>,
+    recent: Recent,
 }
 
 /// When a transaction is on the disk.
@@ -215,7 +219,8 @@ impl Journal {
             }
         };
         let identity = place.identity()?;
-        let mut journal = Self { place, identity, connection, retention, durability: None };
+        let mut journal =
+            Self { place, identity, connection, retention, durability: None, recent: Recent::default() };
         // A full disk is no reason to keep the user from what the journal holds.
         if let Err(error) = journal.prune(now) {
             notices.push(Notice::NotPruned { why: error.to_string() });
@@ -252,7 +257,7 @@ impl Journal {
     /// # Errors
     /// Fails if the journal cannot be written or a draft is larger than it may be. Nothing is recorded then.
     pub fn begin(&mut self, drafts: &[Draft<'_>], now: Moment) -> Result<Vec<ChangeId>, JournalError> {
-        self.write(Durability::Now, |transaction| rows::insert(transaction, drafts, None, now))
+        self.insert(drafts, None, now)
     }
 
     /// Records what became of intents. A crash of the machine may undo this: then they are pending again, and recovery
@@ -276,7 +281,7 @@ impl Journal {
         if let Some(draft) = drafts.iter().find(|draft| draft.manner != Manner::Found) {
             return Err(JournalError::ToBeMade { path: draft.path.to_owned() });
         }
-        self.write(Durability::Now, |transaction| rows::insert(transaction, drafts, Some(Outcome::Done), now))
+        self.insert(drafts, Some(Outcome::Done), now)
     }
 
     /// Returns the intents without an outcome, in order. Unless the caller holds the lock, they may be those of somebody
@@ -370,6 +375,21 @@ impl Journal {
             self.write(Durability::Later, |transaction| prune::drop_old(transaction, &retention, now))?;
         prune::give_back(&self.connection).map_err(|fault| self.place.explain(fault))?;
         Ok(pruned)
+    }
+
+    fn insert(
+        &mut self,
+        drafts: &[Draft<'_>],
+        outcome: Option<Outcome>,
+        now: Moment,
+    ) -> Result<Vec<ChangeId>, JournalError> {
+        let mut recent = std::mem::take(&mut self.recent);
+        let inserted = self.write(Durability::Now, |transaction| {
+            rows::insert(transaction, &mut recent, drafts, outcome, now)
+        });
+        // Hashes are true whether or not something was recorded.
+        self.recent = recent;
+        inserted
     }
 
     fn read<T>(&self, body: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, JournalError> {

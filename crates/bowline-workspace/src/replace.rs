@@ -21,8 +21,11 @@ mod metadata;
 
 use metadata::carry_over;
 
-/// How many bytes are written, or compared, at a time.
+/// How many bytes are written at a time.
 const CHUNK: usize = 1 << 20;
+
+/// How many bytes are compared at a time: so few that they are at hand when they were just read.
+const LOOK: usize = 64 << 10;
 
 /// Of a text that came late at most this much is read.
 const MAX_LATE: u64 = 64 << 20;
@@ -231,7 +234,7 @@ pub(crate) fn remove(place: &Place, temp: &str, calls: &Calls) -> io::Result<()>
 
 /// Says whether a file holds exactly these bytes.
 pub(crate) fn holds(file: &File, bytes: &[u8]) -> io::Result<bool> {
-    let mut buffer = vec![0; CHUNK.min(bytes.len() + 1)];
+    let mut buffer = vec![0; LOOK.min(bytes.len() + 1)];
     let mut offset = 0;
     loop {
         let read = match file.read_at(&mut buffer, offset as u64) {

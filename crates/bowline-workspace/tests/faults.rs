@@ -179,6 +179,10 @@ fn what_is_relied_on_is_durable_before() {
           journal: Write Sync Write Sync
           files: CreateTemp Write SetMode Sync Exchange SyncDirectory Remove
           journal: Write Sync Write Truncate Sync Delete
+        edit a long text
+          journal: Write Sync Write Sync
+          files: CreateTemp Write SetMode Sync Exchange SyncDirectory Remove
+          journal: Write Sync Write Truncate Sync Delete
         create in new directories
           journal: Write Sync Write Sync
           files: CreateDirectory SyncDirectory CreateDirectory SyncDirectory CreateTemp Write Sync Rename SyncDirectory

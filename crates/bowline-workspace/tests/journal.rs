@@ -7,6 +7,8 @@
 mod crash;
 #[path = "journal/damage.rs"]
 mod damage;
+#[path = "journal/differences.rs"]
+mod differences;
 #[path = "journal/fixture.rs"]
 mod fixture;
 #[path = "journal/keeping.rs"]

@@ -21,9 +21,11 @@ fn check_decode(samples: &[&[u8]], expected: Expect) {
     let mut out = String::new();
     for sample in samples {
         let decoded = decode(sample.to_vec());
+        assert!(decoded.is_ok() || plain(sample).is_none());
         writeln!(out, "{}", describe(&decoded)).unwrap();
         if let Ok(Decoded { text, format }) = decoded {
             assert_eq!(encode(&text, format).unwrap(), *sample);
+            assert_eq!(plain(sample), (format == Format::default()).then_some(text.as_str()));
         }
     }
     expected.assert_eq(&out);

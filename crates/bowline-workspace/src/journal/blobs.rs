@@ -1,35 +1,47 @@
-//! Contents by their hash: compressed where that helps, verified whenever they are read.
+//! Contents by their hash: compressed or as a difference where that helps, verified whenever they are read.
 //!
 //! What is known of a content and its bytes are in two tables, so that adding up what all of them take does not read
 //! them. The first is one tree by hash, its rows are short; the second one by number, its rows may be large.
 
 use bowline_state::changes::ContentHash;
-use rusqlite::{Connection, Statement, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Statement, params};
 
-use super::MAX_CONTENT_BYTES;
 use super::error::{Fault, JournalError};
+use super::rows::Hash;
+use super::{MAX_CONTENT_BYTES, delta};
 
 const RAW: i64 = 0;
 const LZ4: i64 = 1;
+const DELTA: i64 = 2;
 /// Compression has to save one byte in this many, or else the bytes are stored as they are.
 const WORTHWHILE: usize = 16;
 /// Up to this many bytes are stored as they are.
 const SMALL: usize = 4096;
 
+/// At most so many differences are applied, one after the other, to make a content of one that is kept whole.
+const MAX_DEPTH: i64 = 16;
+
 /// Puts contents into the journal, any number of them in one transaction.
 pub(super) struct Keeper<'c> {
-    has: Statement<'c>,
-    insert_content: Statement<'c>,
-    insert: Statement<'c>,
+    depth: CachedStatement<'c>,
+    insert_content: CachedStatement<'c>,
+    insert: CachedStatement<'c>,
+}
+
+/// How a content is kept that differs little from another one, which is kept.
+pub(super) struct Built {
+    pub(super) base: ContentHash,
+    pub(super) delta: Vec<u8>,
 }
 
 impl<'c> Keeper<'c> {
     pub(super) fn new(connection: &'c Connection) -> Result<Self, Fault> {
         Ok(Self {
-            has: connection.prepare(HAS)?,
-            insert_content: connection.prepare("INSERT INTO contents (data) VALUES (?1)")?,
-            insert: connection.prepare(
-                "INSERT INTO blobs (hash, size, codec, stored, content) VALUES (?1, ?2, ?3, ?4, ?5)",
+            depth: connection.prepare_cached("SELECT depth FROM blobs WHERE hash = ?1")?,
+            insert_content: connection.prepare_cached("INSERT INTO contents (data) VALUES (?1)")?,
+            insert: connection.prepare_cached(
+                "INSERT INTO blobs (hash, size, codec, stored, content, base, depth) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
         })
     }
@@ -37,27 +49,55 @@ impl<'c> Keeper<'c> {
     /// Makes sure that a content is kept. One that is there already is not read again: what is damaged is found when it
     /// is asked for.
     pub(super) fn put(&mut self, hash: &ContentHash, bytes: &[u8]) -> Result<(), Fault> {
-        self.put_compressed(hash, bytes, || compress(bytes))
+        self.put_as(hash, bytes, None, || compress(bytes))
     }
 
-    /// Does so with bytes that somebody else compresses.
-    pub(super) fn put_compressed(
+    /// Does so with the difference from another content, if there is one, or with bytes that somebody else compresses.
+    pub(super) fn put_as(
         &mut self,
         hash: &ContentHash,
         bytes: &[u8],
+        built: Option<&Built>,
         compressed: impl FnOnce() -> Option<Vec<u8>>,
     ) -> Result<(), Fault> {
-        if self.has.exists([hash.as_bytes()])? {
+        if self.depth(hash)?.is_some() {
             return Ok(());
         }
-        let compressed = compressed();
-        let (codec, data) =
-            compressed.as_ref().map_or((RAW, bytes), |compressed| (LZ4, compressed.as_slice()));
+        if let Some(Built { base, delta }) = built
+            && let Some(depth) = self.depth(base)?.filter(|depth| *depth < MAX_DEPTH)
+        {
+            return self.insert(hash, bytes.len(), (DELTA, delta), Some((base, depth + 1)));
+        }
+        match compressed() {
+            Some(compressed) => self.insert(hash, bytes.len(), (LZ4, &compressed), None),
+            None => self.insert(hash, bytes.len(), (RAW, bytes), None),
+        }
+    }
+
+    /// Returns how many differences a content is made of, none if it is not kept.
+    fn depth(&mut self, hash: &ContentHash) -> Result<Option<i64>, Fault> {
+        Ok(self.depth.query_row([hash.as_bytes()], |row| row.get(0)).optional()?)
+    }
+
+    fn insert(
+        &mut self,
+        hash: &ContentHash,
+        size: usize,
+        (codec, data): (i64, &[u8]),
+        base: Option<(&ContentHash, i64)>,
+    ) -> Result<(), Fault> {
         let content = self.insert_content.insert([data])?;
-        let (size, stored) = (as_i64(bytes.len()), as_i64(data.len()));
-        self.insert.execute(params![hash.as_bytes(), size, codec, stored, content])?;
+        let (base, depth) = base.map_or((None, 0), |(base, depth)| (Some(base.as_bytes()), depth));
+        let (size, stored) = (as_i64(size), as_i64(data.len()));
+        self.insert.execute(params![hash.as_bytes(), size, codec, stored, content, base, depth])?;
         Ok(())
     }
+}
+
+/// Returns the difference between two contents, if the second is better kept as that.
+pub(super) fn difference(base: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
+    // What is small takes a page or a few either way.
+    if bytes.len() <= SMALL { None } else { delta::encode(base, bytes) }
 }
 
 /// Compresses bytes, if that is worth it.
@@ -85,26 +125,41 @@ pub(super) fn get(connection: &Connection, hash: &ContentHash) -> Result<Option<
 
 const HAS: &str = "SELECT 1 FROM blobs WHERE hash = ?1";
 
-const GET: &str =
-    "SELECT size, codec, data FROM blobs LEFT JOIN contents ON contents.id = blobs.content WHERE hash = ?1";
+const GET: &str = "SELECT size, codec, data, base FROM blobs LEFT JOIN contents ON contents.id = blobs.content \
+     WHERE hash = ?1";
 
 /// Returns the bytes that are kept under a hash, whether or not they have it.
 fn load(get: &mut Statement<'_>, hash: &ContentHash) -> Result<Option<Vec<u8>>, Fault> {
     let damaged = || Fault::from(JournalError::Damaged(*hash));
-    let mut rows = get.query([hash.as_bytes()])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let size = usize::try_from(row.get::<_, i64>(0)?).map_err(|_| damaged())?;
-    let codec: i64 = row.get(1)?;
-    let data = row.get_ref(2)?.as_blob_or_null().map_err(|_| damaged())?.ok_or_else(damaged)?;
-    // The size is what a reader has to make room for, and it may be the very number that is damaged.
-    if size > MAX_CONTENT_BYTES {
-        return Err(damaged());
-    }
-    match codec {
-        RAW => Ok(Some(data.to_vec())),
-        LZ4 => lz4_flex::block::decompress(data, size).map(Some).map_err(|_| damaged()),
-        // A newer format may have more of them; this one does not.
-        _ => Err(damaged()),
+    let mut differences = Vec::new();
+    let mut next = *hash;
+    loop {
+        let mut rows = get.query([next.as_bytes()])?;
+        let Some(row) = rows.next()? else {
+            return if differences.is_empty() { Ok(None) } else { Err(damaged()) };
+        };
+        let size = usize::try_from(row.get::<_, i64>(0)?).map_err(|_| damaged())?;
+        let codec: i64 = row.get(1)?;
+        let data = row.get_ref(2)?.as_blob_or_null().map_err(|_| damaged())?.ok_or_else(damaged)?;
+        // The size is what a reader has to make room for, and it may be the very number that is damaged.
+        if size > MAX_CONTENT_BYTES {
+            return Err(damaged());
+        }
+        let mut bytes = match codec {
+            RAW => data.to_vec(),
+            LZ4 => lz4_flex::block::decompress(data, size).map_err(|_| damaged())?,
+            // More of them than are ever put one upon the other: a damaged one may lead back to itself.
+            DELTA if as_i64(differences.len()) == MAX_DEPTH => return Err(damaged()),
+            DELTA => {
+                differences.push((data.to_vec(), size));
+                Hash(next) = row.get(3).map_err(|_| damaged())?;
+                continue;
+            }
+            // A newer format may have more of them; this one does not.
+            _ => return Err(damaged()),
+        };
+        let whole = differences.iter().rev().all(|(delta, size)| delta::apply(&mut bytes, delta, *size));
+        return if whole { Ok(Some(bytes)) } else { Err(damaged()) };
     }
 }
 

@@ -10,7 +10,7 @@ use super::place::{Found, Place};
 /// "Bowl" in ASCII.
 const APPLICATION_ID: i32 = 0x426f_776c;
 /// The format that this Bowline reads and writes.
-const FORMAT: i32 = 1;
+const FORMAT: i32 = 2;
 const SCHEMA: &str = include_str!("schema.sql");
 /// A database up to this size is looked at as a whole whenever it is opened, which takes some milliseconds. A larger
 /// one is when damage was met while it was in use: SQLite says so, and a note was left beside the database. Being

@@ -63,7 +63,8 @@ pub(super) fn drop_old(
     Ok(pruned)
 }
 
-/// Drops changes from the oldest on, each with what only it referred to, until so many bytes are free.
+/// Drops changes from the oldest on, each with what only it referred to, until so many bytes are free. A content on which
+/// those of newer changes are built is free once these are gone, so a few more changes than its own may go.
 fn shrink(transaction: &Transaction<'_>, newest: i64, excess: u64, pruned: &mut Pruned) -> Result<(), Fault> {
     let goal = pruned.bytes + excess;
     let mut oldest = transaction
@@ -100,6 +101,7 @@ fn sweep(transaction: &Transaction<'_>, pruned: &mut Pruned) -> Result<(), Fault
          AND NOT EXISTS (SELECT 1 FROM changes WHERE before_hash = blobs.hash) \
          AND NOT EXISTS (SELECT 1 FROM changes WHERE after_hash = blobs.hash) \
          AND NOT EXISTS (SELECT 1 FROM baseline WHERE baseline.hash = blobs.hash) \
+         AND NOT EXISTS (SELECT 1 FROM blobs AS built WHERE built.base = blobs.hash) \
          ORDER BY hash LIMIT ?2",
     )?;
     let mut releaser = Releaser::new(transaction)?;
@@ -130,19 +132,25 @@ impl<'c> Releaser<'c> {
             "DELETE FROM blobs WHERE hash = ?1 \
              AND NOT EXISTS (SELECT 1 FROM changes WHERE before_hash = ?1) \
              AND NOT EXISTS (SELECT 1 FROM changes WHERE after_hash = ?1) \
-             AND NOT EXISTS (SELECT 1 FROM baseline WHERE hash = ?1) RETURNING stored, content",
+             AND NOT EXISTS (SELECT 1 FROM baseline WHERE hash = ?1) \
+             AND NOT EXISTS (SELECT 1 FROM blobs AS built WHERE built.base = ?1) \
+             RETURNING stored, content, base",
         )?;
         Ok(Self { blob, content: connection.prepare("DELETE FROM contents WHERE id = ?1")? })
     }
 
-    /// Drops one content, unless something refers to it.
+    /// Drops one content, unless something refers to it or is built on it; then what it was built on, if that was all
+    /// that it was kept for.
     fn release(&mut self, hash: &[u8], pruned: &mut Pruned) -> Result<(), Fault> {
-        let dropped: Option<(i64, i64)> =
-            self.blob.query_row([hash], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        if let Some((stored, content)) = dropped {
+        let mut next = Some(hash.to_owned());
+        while let Some(hash) = next {
+            let dropped: Option<(i64, i64, Option<Vec<u8>>)> =
+                self.blob.query_row([hash], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+            let Some((stored, content, base)) = dropped else { break };
             self.content.execute([content])?;
             pruned.blobs += 1;
             pruned.bytes += stored.cast_unsigned();
+            next = base;
         }
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! Changes as rows: how a draft becomes one and how a change is read back.
 
+use std::thread;
+
 use bowline_state::changes::{Change, ChangeId, ContentHash, FileState, Moment, Origin, Reversal, Source};
 use rusqlite::types::{FromSql, FromSqlError, Value, ValueRef};
 use rusqlite::{Connection, Row, params, params_from_iter};
 
-use super::blobs::{Keeper, compress};
+use super::blobs::{Built, Keeper, compress, difference};
 use super::error::{Fault, JournalError};
+use super::recent::Recent;
 use super::{
     Draft, Entry, Filter, MAX_COMMAND_BYTES, MAX_CONTENT_BYTES, MAX_TEXT_BYTES, Manner, Outcome, Pending,
     Side, SideContent,
@@ -25,13 +28,14 @@ const LARGE: usize = 64 << 10;
 /// Inserts drafts as one batch, in order, with their contents.
 pub(super) fn insert(
     connection: &Connection,
+    recent: &mut Recent,
     drafts: &[Draft<'_>],
     outcome: Option<Outcome>,
     now: Moment,
 ) -> Result<Vec<ChangeId>, Fault> {
     let next = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0) + 1";
-    let batch: i64 = connection.query_row(next, [], |row| row.get(0))?;
-    let mut statement = connection.prepare(
+    let batch: i64 = connection.prepare_cached(next)?.query_row([], |row| row.get(0))?;
+    let mut statement = connection.prepare_cached(
         "INSERT INTO changes (batch, at, state, source, manner, temp, session, turn, call, command, path, \
          before_hash, before_size, before_mode, after_hash, after_size, after_mode, reverses) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
@@ -40,7 +44,7 @@ pub(super) fn insert(
     let mut ids = Vec::with_capacity(drafts.len());
     for draft in drafts {
         check(draft)?;
-        let (before, after) = states(&mut keeper, draft, drafts.len())?;
+        let (before, after) = states(&mut keeper, recent, draft, drafts.len())?;
         let (manner, temp) = match &draft.manner {
             Manner::Rename { temp } => (0, Some(temp)),
             Manner::InPlace => (1, None),
@@ -74,7 +78,7 @@ pub(super) fn insert(
 /// Gives a change its outcome. One whose outcome is unknown may get another later, any other keeps its own.
 pub(super) fn settle(connection: &Connection, id: ChangeId, outcome: Outcome) -> Result<(), Fault> {
     let sql = "UPDATE changes SET state = ?2 WHERE id = ?1 AND state IN (0, 3, ?2)";
-    if connection.prepare(sql)?.execute(params![id.0, state_number(Some(outcome))])? == 1 {
+    if connection.prepare_cached(sql)?.execute(params![id.0, state_number(Some(outcome))])? == 1 {
         return Ok(());
     }
     match one(connection, id)? {
@@ -188,48 +192,53 @@ impl FromSql for Hash {
     }
 }
 
-/// Keeps both sides of a draft. The new text of a single large one is compressed while both are hashed: a write waits
-/// for this.
+/// Keeps both sides of a draft: the new one as what differs from the old one, if that is little. Else, if it is a single
+/// large one, it is compressed while both are hashed.
 fn states(
     keeper: &mut Keeper<'_>,
+    recent: &mut Recent,
     draft: &Draft<'_>,
     drafts: usize,
 ) -> Result<(Option<FileState>, Option<FileState>), Fault> {
-    match draft.after {
-        Some(Side { content: SideContent::Bytes(bytes), mode })
-            if drafts == 1 && (LARGE..=MAX_CONTENT_BYTES).contains(&bytes.len()) =>
-        {
-            std::thread::scope(|scope| {
-                let compressing = scope.spawn(|| compress(bytes));
-                let before = state(keeper, draft, draft.before)?;
-                let hash = ContentHash::of(bytes);
-                // Stored as they are, should the other thread have failed.
-                keeper.put_compressed(&hash, bytes, || compressing.join().ok().flatten())?;
-                Ok((before, Some(FileState { hash, size: bytes.len() as u64, mode })))
-            })
+    let (before, after) = (bytes(draft, draft.before)?, bytes(draft, draft.after)?);
+    let delta = before.zip(after).and_then(|(before, after)| difference(before, after));
+    let large = after.filter(|after| delta.is_none() && drafts == 1 && after.len() >= LARGE);
+    thread::scope(|scope| {
+        let compressing = large.map(|bytes| scope.spawn(|| compress(bytes)));
+        let (before_hash, after_hash) = recent.hashes(before, after);
+        if let Some((hash, bytes)) = before_hash.as_ref().zip(before) {
+            keeper.put(hash, bytes)?;
         }
-        after => Ok((state(keeper, draft, draft.before)?, state(keeper, draft, after)?)),
+        if let Some((hash, bytes)) = after_hash.as_ref().zip(after) {
+            let built = before_hash.zip(delta).map(|(base, delta)| Built { base, delta });
+            // Stored as they are, should the other thread have failed.
+            let compressed = || {
+                compressing.map_or_else(|| compress(bytes), |compressing| compressing.join().ok().flatten())
+            };
+            keeper.put_as(hash, bytes, built.as_ref(), compressed)?;
+        }
+        Ok((state(draft.before, before_hash), state(draft.after, after_hash)))
+    })
+}
+
+/// Returns the bytes of a side, if they are to be kept.
+fn bytes<'a>(draft: &Draft<'_>, side: Option<Side<'a>>) -> Result<Option<&'a [u8]>, JournalError> {
+    match side.map(|side| side.content) {
+        Some(SideContent::Bytes(bytes)) if bytes.len() > MAX_CONTENT_BYTES => {
+            Err(JournalError::TooLarge { path: draft.path.to_owned(), bytes: bytes.len() })
+        }
+        Some(SideContent::Bytes(bytes)) => Ok(Some(bytes)),
+        Some(SideContent::Known { .. }) | None => Ok(None),
     }
 }
 
-fn state(
-    keeper: &mut Keeper<'_>,
-    draft: &Draft<'_>,
-    side: Option<Side<'_>>,
-) -> Result<Option<FileState>, Fault> {
-    let Some(Side { content, mode }) = side else { return Ok(None) };
+fn state(side: Option<Side<'_>>, hashed: Option<ContentHash>) -> Option<FileState> {
+    let Side { content, mode } = side?;
     let (hash, size) = match content {
         SideContent::Known { hash, size } => (hash, size),
-        SideContent::Bytes(bytes) if bytes.len() > MAX_CONTENT_BYTES => {
-            return Err(JournalError::TooLarge { path: draft.path.to_owned(), bytes: bytes.len() }.into());
-        }
-        SideContent::Bytes(bytes) => {
-            let hash = ContentHash::of(bytes);
-            keeper.put(&hash, bytes)?;
-            (hash, bytes.len() as u64)
-        }
+        SideContent::Bytes(bytes) => (hashed?, bytes.len() as u64),
     };
-    Ok(Some(FileState { hash, size, mode }))
+    Some(FileState { hash, size, mode })
 }
 
 fn check(draft: &Draft<'_>) -> Result<(), JournalError> {

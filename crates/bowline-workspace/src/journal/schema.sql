@@ -1,4 +1,4 @@
--- The tables of format 1. The database keeps the text of each statement and is compared with this one: a change here is a
+-- The tables of format 2. The database keeps the text of each statement and is compared with this one: a change here is a
 -- new format.
 
 -- One row a change. Its number is never used again (AUTOINCREMENT), because others may refer to it after it is gone.
@@ -31,14 +31,19 @@ CREATE INDEX changes_by_session ON changes (session) WHERE session IS NOT NULL;
 CREATE INDEX changes_by_before ON changes (before_hash) WHERE before_hash IS NOT NULL;
 CREATE INDEX changes_by_after ON changes (after_hash) WHERE after_hash IS NOT NULL;
 
--- What is known of each content; its bytes are apart, so that adding up `stored` does not read them.
+-- What is known of each content; its bytes are apart, so that adding up `stored` does not read them. What differs little
+-- from another content is kept as the difference from that one, its base: so many steps, its depth, are between it and one
+-- that is kept whole. A base stays as long as something is built on it.
 CREATE TABLE blobs (
     hash BLOB PRIMARY KEY CHECK (length(hash) = 32),
     size INTEGER NOT NULL,
-    codec INTEGER NOT NULL CHECK (codec BETWEEN 0 AND 1),
+    codec INTEGER NOT NULL CHECK (codec BETWEEN 0 AND 2),
     stored INTEGER NOT NULL,
-    content INTEGER NOT NULL
+    content INTEGER NOT NULL,
+    base BLOB CHECK ((base IS NOT NULL) = (codec = 2)),
+    depth INTEGER NOT NULL CHECK ((depth > 0) = (codec = 2))
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX blobs_by_base ON blobs (base) WHERE base IS NOT NULL;
 CREATE TABLE contents (
     id INTEGER PRIMARY KEY,
     data BLOB NOT NULL

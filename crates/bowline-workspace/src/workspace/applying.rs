@@ -1,5 +1,8 @@
 //! Changing files, all or none: the journal first, then the disk, then the journal again.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use bowline_state::changes::{ChangeId, Moment, Origin, Reversal, Source};
 use rustix::fs::{AtFlags, Stat};
 
@@ -32,10 +35,28 @@ impl Current {
     }
 }
 
+/// The bytes of a file that is to be written: those of most texts are the text's own.
+#[derive(Debug)]
+pub(super) enum Bytes {
+    Own(Vec<u8>),
+    Text(Arc<String>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Text(text) => text.as_bytes(),
+        }
+    }
+}
+
 /// A file as it is to be.
 #[derive(Debug)]
 pub(super) struct NewFile {
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Bytes,
     // None: as the old one has it, or the user's mask.
     pub(super) mode: Option<u32>,
 }
@@ -228,7 +249,7 @@ impl Workspace {
             writer.put_since_prune = 0;
         }
         for (effect, applied) in effects.iter().zip(&applied) {
-            let bytes = effect.new.as_ref().map_or(&[][..], |new| &new.bytes);
+            let bytes = effect.new.as_ref().map_or(&[][..], |new| &*new.bytes);
             let file = applied.stat.as_ref().map(|stat| (walker::stamp(stat), bytes));
             writer.lookout.expect(effect.admitted.canonical(), file);
         }

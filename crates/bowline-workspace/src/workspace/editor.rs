@@ -11,7 +11,7 @@ use bowline_state::paths::Access;
 use bowline_state::text::{self, Format};
 use rustix::fs::Stat;
 
-use super::applying::{Effect, Group, NewFile, NotApplied};
+use super::applying::{Bytes, Effect, Group, NewFile, NotApplied};
 use super::documents::{DocumentEvent, Documents, FileKind};
 use super::writing::{encode, settle_document};
 use super::{Workspace, Writer};
@@ -143,7 +143,7 @@ impl Workspace {
         let bytes = encode(&saved, format, path)?;
         let mut stat = current.as_ref().map(|current| current.stat);
         if current.as_ref().is_none_or(|current| current.bytes != bytes) {
-            let new = Some(NewFile { bytes, mode });
+            let new = Some(NewFile { bytes: Bytes::Own(bytes), mode });
             let effect = Effect { admitted, current, new, reverses: Vec::new() };
             let group = Group { roots, origin: &Origin::default(), effects: &[effect], at: super::now() };
             let applied = self.apply(writer, &group)?;

@@ -5,7 +5,7 @@ use bowline_state::merge::merge;
 use bowline_state::paths::Access;
 use bowline_state::text;
 
-use super::applying::{Current, Effect, Group, NewFile, NotApplied};
+use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied};
 use super::{Workspace, Writer, now};
 use crate::error::FilesError;
 use crate::journal::{Draft, Manner, Side, SideContent};
@@ -47,7 +47,7 @@ impl Workspace {
                 keep(writer, &admitted, current.as_ref(), &late)?;
                 continue;
             }
-            let new = Some(NewFile { bytes: new, mode: None });
+            let new = Some(NewFile { bytes: Bytes::Own(new), mode: None });
             let effect = Effect { admitted, current, new, reverses: Vec::new() };
             let mut again = Vec::new();
             let group = Group { roots, origin: &Origin::default(), effects: &[effect], at: now() };

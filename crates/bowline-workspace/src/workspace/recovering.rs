@@ -6,7 +6,7 @@ use bowline_state::changes::{Change, FileState, Origin, Source};
 use bowline_state::paths::Access;
 use bowline_state::recovery::{self, Remains, Repair, Way, judge};
 
-use super::applying::{Effect, NewFile, perform};
+use super::applying::{Bytes, Effect, NewFile, perform};
 use super::{Workspace, Writer, now};
 use crate::disk;
 use crate::error::FilesError;
@@ -153,7 +153,9 @@ impl Workspace {
             let before = kept(&writer.journal, change.before)?;
             let after = kept(&writer.journal, change.after)?;
             let new = match after {
-                Kept::Bytes(bytes) => Some(NewFile { bytes, mode: change.after.map(|after| after.mode) }),
+                Kept::Bytes(bytes) => {
+                    Some(NewFile { bytes: Bytes::Own(bytes), mode: change.after.map(|after| after.mode) })
+                }
                 Kept::Nothing => None,
                 Kept::Lost => return None,
             };

@@ -11,7 +11,7 @@ use bowline_state::undo::{self, CannotReverse, Content, Planned, Selection, Step
 
 use indexmap::IndexMap;
 
-use super::applying::{Current, Effect, Group, NewFile, NotApplied};
+use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied};
 use super::documents::{DocumentEvent, Documents};
 use super::editor::beside;
 use super::writing::{encode, settle_document};
@@ -220,7 +220,9 @@ impl Session {
                     unchanged.push((plan.admitted, plan.current, plan.reverses));
                     continue;
                 }
-                Planned::Write { bytes, mode } => Some(NewFile { bytes, mode: Some(mode) }),
+                Planned::Write { bytes, mode } => {
+                    Some(NewFile { bytes: Bytes::Own(bytes), mode: Some(mode) })
+                }
                 Planned::Delete => None,
             };
             shown.push(plan.known_by);
@@ -340,7 +342,7 @@ fn show(documents: &mut Documents, known_by: &str, new: Option<&NewFile>, stat: 
         documents.tell(&DocumentEvent::FileGone { path: known_by.to_owned() });
     }
     // A document whose file is gone, or is not text any more, goes on showing what it showed.
-    if let Some(decoded) = new.and_then(|new| text::decode(new.bytes.clone()).ok()) {
+    if let Some(decoded) = new.and_then(|new| text::decode(new.bytes.to_vec()).ok()) {
         settle_document(documents, known_by, &Arc::new(decoded.text), stat);
     }
 }

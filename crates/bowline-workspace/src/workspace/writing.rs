@@ -1,5 +1,6 @@
 //! Writing: decided against what the session knows, recorded in the journal, then done.
 
+use std::borrow::Cow;
 use std::sync::{Arc, MutexGuard};
 
 use bowline_state::changes::{ChangeId, Origin};
@@ -9,7 +10,7 @@ use bowline_state::paths::{Access, Protection};
 use bowline_state::text::{self, Decoded, Encoding, Format, NotText};
 use rustix::fs::Stat;
 
-use super::applying::{Current, Effect, Group, NewFile, NotApplied};
+use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied};
 use super::documents::{DocumentEvent, Documents};
 use super::reading::document_version;
 use super::{Session, Writer, now};
@@ -54,9 +55,8 @@ pub struct Preview {
 struct Decided {
     admitted: Admitted,
     current: Option<Current>,
-    before: Option<Arc<String>>,
-    // Whether an open document has text that its file does not have.
-    unsaved: bool,
+    // What an open document has that its file does not have.
+    unsaved: Option<Arc<String>>,
     // What to merge against once the document is saved, if nobody but the user has seen its text.
     base: Option<Arc<String>>,
     format: Format,
@@ -92,7 +92,7 @@ impl Session {
     ) -> Result<Written, NotApplied> {
         let mut documents = self.workspace.documents();
         let mut decided = self.decide(path, content, &documents, None)?;
-        if decided.unsaved {
+        if decided.unsaved.is_some() {
             // Nothing is saved for the sake of a write that cannot be.
             encode(&decided.decision.text, decided.format, path)?;
             // What the user typed is the user's change: it is saved first, so that to undo the agent's keeps it.
@@ -113,11 +113,17 @@ impl Session {
         let documents = self.workspace.documents();
         let decided = self.decide(path, content, &documents, None)?;
         let bytes = encode(&decided.decision.text, decided.format, path)?;
-        let held = !decided.unsaved && decided.current.is_some_and(|current| current.bytes == bytes);
+        let held = decided.unsaved.is_none()
+            && decided.current.as_ref().is_some_and(|current| current.bytes == bytes);
+        let before = match (decided.unsaved, decided.current) {
+            (Some(unsaved), _) => Some(unsaved),
+            (None, Some(current)) => Some(Arc::new(decode(&current.bytes, path)?.1.into_owned())),
+            (None, None) => None,
+        };
         Ok(Preview {
             path: decided.admitted.canonical().to_owned(),
-            before: decided.before,
-            after: Arc::new(decided.decision.text),
+            before,
+            after: decided.decision.text,
             verdict: (!held).then_some(decided.decision.verdict),
             protection: decided.admitted.protection(),
         })
@@ -204,13 +210,12 @@ impl Session {
         let mut format = Format::default();
         let mut disk = None;
         if let Some(current) = &current {
-            let decoded = text::decode(current.bytes.clone())
-                .map_err(|why| FilesError::NotText { path: path.to_owned(), why })?;
-            (format, disk) = (decoded.format, Some(decoded.text));
+            let (found, text) = decode(&current.bytes, path)?;
+            (format, disk) = (found, Some(text));
         }
         // The mark before the text of a new file is the format's, as it is when the file is read.
         let mut content = content;
-        if disk.as_ref().is_none_or(String::is_empty)
+        if disk.as_ref().is_none_or(|disk| disk.is_empty())
             && let Some(rest) = content.strip_prefix('\u{feff}')
         {
             format.bom = true;
@@ -246,10 +251,9 @@ impl Session {
         };
         let decision =
             decide(&situation).map_err(|why| FilesError::Rejected { path: path.to_owned(), why })?;
-        let unsaved = dirty.is_some();
-        let base = (unsaved && unseen).then(|| Arc::new(disk.clone().unwrap_or_default()));
-        let before = dirty.map(|document| document.text().clone()).or(disk.map(Arc::new));
-        Ok(Decided { admitted, current, before, unsaved, base, format, decision })
+        let unsaved = dirty.map(|document| document.text().clone());
+        let base = (unsaved.is_some() && unseen).then(|| Arc::new(disk.unwrap_or_default().into_owned()));
+        Ok(Decided { admitted, current, unsaved, base, format, decision })
     }
 
     fn carry_out(
@@ -260,11 +264,15 @@ impl Session {
         origin: &Origin,
     ) -> Result<Written, NotApplied> {
         let Decided { admitted, current, format, decision, .. } = decided;
-        let bytes = encode(&decision.text, format, admitted.asked())?;
+        let text = decision.text;
+        let bytes = if format == Format::default() && memchr::memchr(0, text.as_bytes()).is_none() {
+            Bytes::Text(text.clone())
+        } else {
+            Bytes::Own(encode(&text, format, admitted.asked())?)
+        };
         let path = admitted.canonical().to_owned();
         let protection = admitted.protection();
-        let text = Arc::new(decision.text);
-        let held = current.as_ref().is_some_and(|current| current.bytes == bytes);
+        let held = current.as_ref().is_some_and(|current| *current.bytes == *bytes);
         let mut change = None;
         let mut stat = current.as_ref().map(|current| current.stat);
         if !held {
@@ -280,11 +288,21 @@ impl Session {
         if let Some((documents, known_by)) = documents {
             settle_document(documents, known_by, &text, stat.as_ref());
         }
-        self.with_ledger(|ledger| ledger.wrote(&path, Arc::new(decision.known)));
+        self.with_ledger(|ledger| ledger.wrote(&path, decision.known));
         // Also if nothing is left of what was sent after the merge.
         let verdict = (!held || decision.verdict == Verdict::Merged).then_some(decision.verdict);
         Ok(Written { path, verdict, change, text, protection })
     }
+}
+
+/// Reads the bytes of a file. The text of most files is the very bytes.
+fn decode<'a>(bytes: &'a [u8], path: &str) -> Result<(Format, Cow<'a, str>), FilesError> {
+    if let Some(text) = text::plain(bytes) {
+        return Ok((Format::default(), Cow::Borrowed(text)));
+    }
+    let decoded =
+        text::decode(bytes.to_owned()).map_err(|why| FilesError::NotText { path: path.to_owned(), why })?;
+    Ok((decoded.format, Cow::Owned(decoded.text)))
 }
 
 /// Makes bytes of a text in its file's format, which has to be read back as the same text.
@@ -292,9 +310,9 @@ pub(super) fn encode(text: &str, format: Format, path: &str) -> Result<Vec<u8>, 
     let bytes =
         text::encode(text, format).map_err(|why| FilesError::Unencodable { path: path.to_owned(), why })?;
     let not_text = |why| FilesError::NotText { path: path.to_owned(), why };
+    // There is no other way to read these, and no NUL in them.
     if format.encoding == Encoding::Utf8 {
-        let has_nul = memchr::memchr(0, &bytes).is_some();
-        return if has_nul { Err(not_text(NotText::Binary)) } else { Ok(bytes) };
+        return Ok(bytes);
     }
     // An encoding is only guessed: with other text the guess may be another.
     match text::decode(bytes.clone()) {

@@ -18,6 +18,8 @@ const SHORT: &str = "one\n2\n";
 const OTHER: &str = "alpha\nbeta\n";
 // Of a length that SQLite keeps on pages of their own, and that does not compress to nothing.
 const ADDED: &str = include_str!("plan.rs");
+// Of which the journal keeps what differs from that.
+const EDITED: &str = concat!("// One line more.\n", include_str!("plan.rs"));
 
 /// A file that the operation changes.
 #[derive(Debug, Clone, Copy)]
@@ -123,6 +125,13 @@ const REPLACE: Scenario = Scenario {
     act: |lab, workspace| write(lab, workspace, 2, "a.txt", NEW),
     back: Back::Undo,
     selection: second_turn,
+};
+
+const EDIT: Scenario = Scenario {
+    name: "edit a long text",
+    subjects: &[Subject { path: "a.txt", old: Some(ADDED), new: Some(EDITED), mode: Some(0o640) }],
+    act: |lab, workspace| write(lab, workspace, 2, "a.txt", EDITED),
+    ..REPLACE
 };
 
 const CREATE: Scenario = Scenario {
@@ -242,6 +251,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     vec![
         Scenario { name: "first opening", target: Target::FirstOpening, ..REPLACE },
         REPLACE,
+        EDIT,
         CREATE,
         MERGE,
         GROW,
@@ -254,6 +264,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         recovery("recover a half-written temporary file", REPLACE, Call::Write),
         recovery("recover before the exchange", REPLACE, Call::Exchange),
         recovery("recover after the exchange", REPLACE, Call::SyncDirectory),
+        recovery("recover an edit of a long text", EDIT, Call::SyncDirectory),
         recovery("recover a creation", CREATE, Call::Rename),
         recovery("recover a half-written file", GROW, Call::Write),
         recovery("recover an uncut file", SHRINK, Call::Truncate),

@@ -115,7 +115,7 @@ fn a_journal_of_a_newer_bowline_is_set_aside() {
     check(
         sql("PRAGMA user_version = 7"),
         expect![[r#"
-        the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 1), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        the journal of changes cannot be used: it was written by a newer Bowline (format 7, this one reads up to 2), which can read it; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
         1 /a new Done
         0700 .
         0600 journal.sqlite
@@ -166,7 +166,7 @@ fn a_journal_that_lacks_a_table_is_set_aside() {
     check(
         sql("DROP TABLE baseline"),
         expect![[r#"
-        the journal of changes cannot be used: its tables are not those of format 1; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+        the journal of changes cannot be used: its tables are not those of format 2; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
         1 /a new Done
         0700 .
         0600 journal.sqlite
