@@ -363,7 +363,7 @@ impl Journal {
     }
 
     /// Drops what [`Retention`] does not cover, the oldest first, and every content that neither a change nor the
-    /// baseline refers to. A change goes as a whole, with its contents, or not at all. Those that are pending stay, and
+    /// baseline refers to and that none of those is built on. A change goes as a whole or not at all. Those that are pending stay, and
     /// so do those that were begun or recorded last. Then the space is given back. The caller holds the lock, so that what
     /// another has kept for the baseline does not go before the baseline refers to it.
     ///

@@ -95,7 +95,7 @@ fn what_is_built_on_a_damaged_text_is_damaged() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Edits, and going back to any text that there was, with the oldest changes dropped in between.
     #[test]
