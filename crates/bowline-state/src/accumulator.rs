@@ -290,6 +290,12 @@ impl SessionAccumulator {
         Arc::make_mut(&mut self.state).transcript.close();
     }
 
+    /// Marks every tool call that has not finished as cancelled: a client does so when it cancels the turn. What the agent
+    /// says of them later still counts.
+    pub fn cancel_open_calls(&mut self) {
+        tool_calls::cancel(&mut Arc::make_mut(&mut self.state).tool_calls);
+    }
+
     /// Returns the session as it stands. What comes later does not change it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -7,6 +7,7 @@ use agent_client_protocol_schema::v1::{Error, ErrorCode, SessionId};
 use serde_json::{Value, json};
 
 use crate::capabilities::NotAdvertised;
+use crate::display::{ELLIPSIS, clean};
 use crate::lines::PastEnd;
 use crate::merge::{ConflictHunk, MAX_HUNKS};
 use crate::paths::{PathFault, Refusal};
@@ -22,6 +23,9 @@ pub const MAX_DATA_TEXT: usize = 4096;
 
 /// The code of [`Failure::Busy`], which the protocol has no code for; it is from JSON-RPC's range for servers.
 pub const BUSY_CODE: i32 = -32029;
+
+/// The code of [`Failure::Denied`], likewise.
+pub const DENIED_CODE: i32 = -32030;
 
 /// Why a request was not done.
 ///
@@ -138,6 +142,12 @@ pub enum Failure {
         /// How many are allowed at once.
         limit: u64,
     },
+    /// The user, or a rule of the user's, does not allow it.
+    #[error("{}", concise(&format!("permission denied: {why}")))]
+    Denied {
+        /// Who said so, and why.
+        why: String,
+    },
     /// A failure that only a newer peer knows.
     #[error("{}", concise(.message))]
     Other {
@@ -195,6 +205,9 @@ impl Failure {
             // Whatever code a newer schema names is one that this build has no variant for.
             code => match (i32::from(code), number("limit")) {
                 (BUSY_CODE, Some(limit)) => Self::Busy { limit },
+                (DENIED_CODE, _) if text("why").is_some() => {
+                    Self::Denied { why: text("why").unwrap_or_default() }
+                }
                 (code, _) => Self::Other { code, message: concise(&error.message), data: error.data.clone() },
             },
         }
@@ -242,6 +255,7 @@ impl From<Failure> for Error {
             Failure::AuthRequired => ErrorCode::AuthRequired.into(),
             Failure::Parse { .. } => error(ErrorCode::ParseError, text),
             Failure::InvalidRequest { .. } => error(ErrorCode::InvalidRequest, text),
+            Failure::Denied { why } => Self::new(DENIED_CODE, text).data(json!({ "why": clip(why) })),
             Failure::Busy { limit } => Self::new(BUSY_CODE, text).data(json!({ "limit": limit })),
             Failure::Other { code, data, .. } => Self::new(code, text).data(data),
         }
@@ -312,8 +326,6 @@ const TOO_LARGE: &str = "too_large";
 const NOT_TEXT: &str = "not_text";
 const CONFLICT: &str = "conflict";
 
-const ELLIPSIS: &str = "…";
-
 /// Returns the text of a failure that is nothing but its text. Other implementations put the telling part into
 /// `data`, so that is added where there is any.
 fn reason(error: &Error) -> String {
@@ -342,34 +354,6 @@ fn concise(text: &str) -> String {
 
 fn suffix(text: &Option<String>) -> String {
     text.as_deref().map(|text| format!(": {}", quote(text))).unwrap_or_default()
-}
-
-/// Returns `text` on one line, unable to steer a terminal, and cut to at most `limit` bytes.
-fn clean(text: &str, limit: usize) -> String {
-    let mut clean = String::new();
-    let mut cut = 0;
-    for character in text.chars() {
-        if character.is_control() || reorders(character) {
-            clean.extend(character.escape_default());
-        } else {
-            clean.push(character);
-        }
-        if clean.len() > limit {
-            clean.truncate(cut);
-            clean.push_str(ELLIPSIS);
-            return clean;
-        }
-        // Where to cut, should a later character not fit: there is room for the ellipsis, and no escape is split.
-        if clean.len() + ELLIPSIS.len() <= limit {
-            cut = clean.len();
-        }
-    }
-    clean
-}
-
-/// Returns whether the character makes a terminal or an editor show text in another order or on another line.
-fn reorders(character: char) -> bool {
-    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Cuts text that goes into `data`, where JSON escapes it and peers compare it.

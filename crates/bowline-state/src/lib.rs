@@ -4,19 +4,30 @@
 //! crate, and its lints keep it so. The protocol's types come from [`agent_client_protocol_schema`].
 
 pub mod accumulator;
+pub mod audit;
 pub mod builders;
 pub mod capabilities;
 pub mod changes;
+pub mod claims;
+pub mod danger;
 pub mod diff;
+pub mod display;
 pub mod documents;
+pub mod elicitation;
 pub mod failure;
+pub mod grants;
 pub mod ledger;
 pub mod lines;
 pub mod merge;
 pub mod observation;
+pub mod operation;
 pub mod paths;
 pub mod permission;
+pub mod policy;
+pub mod question;
 pub mod recovery;
+pub mod redaction;
+pub mod terminal;
 pub mod text;
 pub mod tracker;
 pub mod undo;

@@ -9,6 +9,7 @@ use std::path::Path;
 
 mod protected;
 
+pub(crate) use protected::{PatternName, protecting};
 pub use protected::{Protection, protected};
 
 /// A path is at most this long, in bytes: the `PATH_MAX` of Linux.
@@ -131,7 +132,7 @@ impl fmt::Display for LexicalPath {
 }
 
 /// What is to be done with a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Reading it.
     Read,

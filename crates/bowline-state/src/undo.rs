@@ -55,6 +55,12 @@ pub enum Who {
 }
 
 impl Selection {
+    /// Returns what a session changed in one of its turns.
+    #[must_use]
+    pub fn turn(session: &str, turn: u64) -> Self {
+        Self { who: Who::Turn { session: session.to_owned(), turn }, ..Self::default() }
+    }
+
     /// Says whether a change is meant, [`Selection::last`] apart.
     #[must_use]
     pub fn matches(&self, change: &Change) -> bool {

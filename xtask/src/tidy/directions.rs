@@ -38,6 +38,7 @@ const STATE_MAY_USE: &[&str] = &[
     "agent-client-protocol-schema",
     "chardetng",
     "encoding_rs",
+    "globset",
     "indexmap",
     "memchr",
     "serde",

@@ -911,3 +911,30 @@ fn the_text_of_a_message_is_that_of_its_chunks() {
     let texts: Vec<String> = session.snapshot().messages().map(|message| message.text()).collect();
     assert_eq!(texts, ["Hello"]);
 }
+
+#[test]
+fn cancelling_marks_the_calls_that_have_not_finished() {
+    let mut session = SessionAccumulator::new();
+    let say = |session: &mut SessionAccumulator, update: &str| {
+        let update = format!(r#"{{"sessionId":"s","update":{update}}}"#);
+        session.apply(&serde_json::from_str(&update).unwrap()).unwrap();
+    };
+    say(
+        &mut session,
+        r#"{"sessionUpdate":"tool_call","toolCallId":"done","title":"a","status":"completed"}"#,
+    );
+    say(
+        &mut session,
+        r#"{"sessionUpdate":"tool_call","toolCallId":"open","title":"b","status":"in_progress"}"#,
+    );
+    say(&mut session, r#"{"sessionUpdate":"tool_call","toolCallId":"last","title":"c"}"#);
+    session.cancel_open_calls();
+    let cancelled = |session: &SessionAccumulator| -> Vec<String> {
+        let snapshot = session.snapshot();
+        snapshot.tool_calls().filter(|call| call.cancelled).map(|call| call.id.0.to_string()).collect()
+    };
+    assert_eq!(cancelled(&session), ["open", "last"]);
+    say(&mut session, r#"{"sessionUpdate":"tool_call_update","toolCallId":"open","title":"still b"}"#);
+    say(&mut session, r#"{"sessionUpdate":"tool_call_update","toolCallId":"last","status":"completed"}"#);
+    assert_eq!(cancelled(&session), ["open"]);
+}

@@ -25,6 +25,8 @@ pub struct ToolCallView {
     pub kind: ToolKind,
     /// How far it is.
     pub status: ToolCallStatus,
+    /// Whether its turn was cancelled before it finished. An agent that still says how it goes on with it, says so.
+    pub cancelled: bool,
     /// What it gave so far.
     pub content: Arc<[ToolCallContent]>,
     /// The files it works on.
@@ -61,6 +63,15 @@ impl ToolCallView {
             .meta(self.meta.as_deref().cloned())
     }
 
+    /// Returns a call as a message about it means it: what is known of it already, with what the message says on top. A
+    /// permission request may name nothing but the id.
+    #[must_use]
+    pub fn described(known: Option<&Self>, update: &ToolCallUpdate) -> Self {
+        let mut call = known.cloned().unwrap_or_else(|| Self::announced(update.tool_call_id.clone(), 0));
+        call.merge(update);
+        call
+    }
+
     fn announced(id: ToolCallId, order: u64) -> Self {
         let bytes = CALL_BYTES + id.0.len() as u64;
         Self {
@@ -69,6 +80,7 @@ impl ToolCallView {
             name: None,
             kind: ToolKind::default(),
             status: ToolCallStatus::default(),
+            cancelled: false,
             content: Arc::from([]),
             locations: Arc::from([]),
             raw_input: None,
@@ -84,6 +96,7 @@ impl ToolCallView {
         let fields = &update.fields;
         self.kind = fields.kind.unwrap_or(self.kind);
         self.status = fields.status.unwrap_or(self.status);
+        self.cancelled &= fields.status.is_none();
         if let Some(title) = &fields.title {
             self.bytes = self.bytes - self.title.len() as u64 + title.len() as u64;
             self.title = title.as_str().into();
@@ -181,6 +194,17 @@ pub(super) fn update(
     } else {
         Change::ToolCallUpdated(id.clone())
     })
+}
+
+/// Marks every call that has not finished as cancelled.
+pub(super) fn cancel(calls: &mut Shelf<ToolCallView>) {
+    let open: Vec<ToolCallId> =
+        calls.iter().filter(|call| !call.is_finished()).map(|call| call.id.clone()).collect();
+    for id in open {
+        if let Some(position) = calls.find(0, &id.0) {
+            calls.update(position, |call| call.cancelled = true);
+        }
+    }
 }
 
 /// What a call counts beside its fields.

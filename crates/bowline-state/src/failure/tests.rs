@@ -1,6 +1,7 @@
 //! What the module promises, as data.
 
 use super::*;
+use crate::display::reorders;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use std::fmt::Write;
@@ -68,6 +69,7 @@ fn every_failure_has_one_form_on_the_wire_and_comes_back_from_it() {
             Failure::Parse { reason: text("expected value at line 1 column 1") },
             Failure::InvalidRequest { reason: text("no method") },
             Failure::Busy { limit: 64 },
+            Failure::Denied { why: text("the user said no") },
             Failure::Other {
                 code: -32042,
                 message: text("open the URL"),
@@ -95,6 +97,7 @@ fn every_failure_has_one_form_on_the_wire_and_comes_back_from_it() {
             {"code":-32700,"message":"expected value at line 1 column 1"}
             {"code":-32600,"message":"no method"}
             {"code":-32029,"message":"too many requests at once, the limit is 64","data":{"limit":64}}
+            {"code":-32030,"message":"permission denied: the user said no","data":{"why":"the user said no"}}
             {"code":-32042,"message":"open the URL","data":{"elicitations":[]}}
             {"code":7,"message":"seven"}
         "#]],
@@ -264,6 +267,7 @@ fn failures(texts: BoxedStrategy<String>) -> impl Strategy<Value = Failure> {
         reason.clone().prop_map(|reason| Failure::Parse { reason }),
         reason.prop_map(|reason| Failure::InvalidRequest { reason }),
         any::<u64>().prop_map(|limit| Failure::Busy { limit }),
+        texts.clone().prop_map(|why| Failure::Denied { why }),
         (other_code, texts.clone(), proptest::option::of(texts)).prop_map(|(code, message, data)| {
             Failure::Other { code, message, data: data.map(Value::from) }
         }),

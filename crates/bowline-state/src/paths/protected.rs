@@ -72,6 +72,43 @@ pub fn protected(path: &LexicalPath, access: Access) -> Option<Protection> {
     classify(path.as_str(), access)
 }
 
+/// Returns the names in a path that protect it from an access, from the outermost on.
+pub(crate) fn protecting(path: &str, access: Access) -> Vec<&str> {
+    let names: Vec<&str> = path.split(['/', '\\']).collect();
+    let folded: Vec<String> = names.iter().map(|name| fold(name)).collect();
+    let guards = |protection: Option<Protection>| protection.is_some_and(|found| found.guards(access));
+    let mut is_protecting = vec![false; names.len()];
+    for at in 0..names.len() {
+        is_protecting[at] |= guards(single(&folded[at]));
+        if at > 0 && guards(pair(&folded[at - 1], &folded[at])) {
+            is_protecting[at - 1] = true;
+            is_protecting[at] = true;
+        }
+    }
+    names.into_iter().zip(is_protecting).filter_map(|(name, protects)| protects.then_some(name)).collect()
+}
+
+/// A component of a pattern, as far as it is literal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PatternName {
+    /// What stands before its first wildcard; all of it if it has none.
+    pub(crate) start: String,
+    /// What stands after its last wildcard; nothing if it has none.
+    pub(crate) end: Option<String>,
+}
+
+impl PatternName {
+    /// Says whether it names a protected name and does not just happen to match it: it is that name, letter for letter but
+    /// for case, or has literally what makes such names protected, as `.env*` and `*.pem` have.
+    pub(crate) fn names(&self, protected: &str) -> bool {
+        let (start, protected) = (fold(&self.start), fold(protected));
+        let Some(end) = &self.end else { return start == protected };
+        let end = end.to_lowercase();
+        let ends = |extension: &str| protected.ends_with(extension) && end.ends_with(extension);
+        (protected.starts_with(".env") && start.starts_with(".env")) || ends(".pem") || ends(".key")
+    }
+}
+
 /// Names that are protected wherever they stand, in their folded form.
 const NAMES: &[(&str, Protection)] = &[
     (".husky", Protection::Hook),

@@ -1,0 +1,110 @@
+//! What a person sees of text that others wrote.
+
+use super::*;
+use expect_test::expect;
+use proptest::prelude::*;
+
+#[test]
+fn what_steers_or_hides_is_escaped() {
+    let texts = [
+        "plain text, ä 漢字 ✓",
+        "esc \u{1b}[31mred\u{7}",
+        "line\nfeed\ttab\rreturn",
+        "abc\u{202e}gpj.exe",
+        "zero\u{200b}width\u{feff}",
+        "tag\u{e0041}\u{e0042}",
+        "heart \u{2764}\u{fe0f} and data a\u{fe01}\u{fe02}\u{e0101}",
+        "sep\u{2028}a\u{2029}b",
+        "e\u{301} z\u{300}\u{301}\u{302}\u{303}\u{304}\u{305}\u{306}",
+        "blank\u{3164}\u{2800}\u{ad}",
+        "c1 \u{9b}31m",
+    ];
+    let shown: Vec<String> = texts.iter().map(|text| line(text, 200)).collect();
+    expect![[r#"
+        plain text, ä 漢字 ✓
+        esc \u{1b}[31mred\u{7}
+        line\nfeed\ttab\rreturn
+        abc\u{202e}gpj.exe
+        zero\u{200b}width\u{feff}
+        tag\u{e0041}\u{e0042}
+        heart ❤️ and data a\u{fe01}\u{fe02}\u{e0101}
+        sep\u{2028}a\u{2029}b
+        é z̀́̂̃\u{304}\u{305}\u{306}
+        blank\u{3164}\u{2800}\u{ad}
+        c1 \u{9b}31m"#]]
+    .assert_eq(&shown.join("\n"));
+}
+
+#[test]
+fn the_end_of_a_long_text_stays_in_sight() {
+    let text = format!("echo {}; rm -rf /", "x".repeat(10_000_000));
+    expect!["echo xxxxxxxxxxxxxxxxxxxxxxxxx…[9999955 more]…xxxxxxxxxxxxxxxxxxxx; rm -rf /"]
+        .assert_eq(&line(&text, 100));
+    assert_eq!(line("exactly ten", 11), "exactly ten");
+    assert_eq!(line("", 0), "");
+}
+
+#[test]
+fn a_block_keeps_its_first_and_last_lines() {
+    let text: String = (1..=100).map(|number| format!("\tline {number}\r\n")).collect();
+    let cut = block(&text, 6, 10_000);
+    expect![[r#"
+        	line 1\r
+        	line 2\r
+        	line 3\r
+        …[94 more lines]…
+        	line 98\r
+        	line 99\r
+        	line 100\r
+        (94 cut)"#]]
+    .assert_eq(&format!("{}({} cut)", cut.text, cut.cut));
+    assert_eq!(block("a\nb\n", 2, 100), Block { text: "a\nb\n".to_owned(), cut: 0 });
+    assert_eq!(block("", 2, 100), Block { text: String::new(), cut: 0 });
+    let long = block(&"y".repeat(10_000_000), 5, 500);
+    assert!(long.text.len() <= 500 && long.text.ends_with('y'), "{}", long.text.len());
+}
+
+#[test]
+fn commands_are_quoted_as_a_shell_needs_it() {
+    let argv = |words: &[&str]| Invocation::Argv(words.iter().map(|word| (*word).to_owned()).collect());
+    assert_eq!(invocation(&argv(&["git", "commit", "-m", "it's $x", ""])), r"git commit -m 'it'\''s $x' ''");
+    assert_eq!(invocation(&Invocation::Shell("a | b".to_owned())), "a | b");
+}
+
+#[test]
+fn letters_that_look_alike_are_named() {
+    let texts = ["ls", "привет мир", "p\u{430}ypal.com", "gr\u{3b5}p x", "ｒｍ -rf", "naïve café", "𝐫𝐦 x"];
+    let told: Vec<String> = texts
+        .iter()
+        .map(|text| {
+            let warning =
+                |warning: Option<Warning>| warning.map_or("-".to_owned(), |warning| warning.to_string());
+            format!("{text}: {} | {}", warning(confusables(text)), warning(foreign_letters(text)))
+        })
+        .collect();
+    expect![[r#"
+        ls: - | -
+        привет мир: - | п[U+043F]р[U+0440]и[U+0438]в[U+0432]е[U+0435]т[U+0442] м[U+043C]и[U+0438]р[U+0440] has letters that may look like others
+        pаypal.com: pа[U+0430]ypal mixes Latin and Cyrillic letters that look alike | pа[U+0430]ypal.com has letters that may look like others
+        grεp x: grε[U+03B5]p mixes Latin and Greek letters that look alike | grε[U+03B5]p x has letters that may look like others
+        ｒｍ -rf: ｒ[U+FF52]ｍ[U+FF4D] mixes Latin and full-width letters that look alike | ｒ[U+FF52]ｍ[U+FF4D] -rf has letters that may look like others
+        naïve café: - | naïve café has letters that may look like others
+        𝐫𝐦 x: 𝐫[U+1D42B]𝐦[U+1D426] mixes Latin and mathematical letters that look alike | 𝐫[U+1D42B]𝐦[U+1D426] x has letters that may look like others"#]].assert_eq(&told.join("\n"));
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_steers_is_left_and_nothing_is_too_long(text in any::<String>(), times in 1..50usize, cap in 0..300usize) {
+        let text = text.repeat(times);
+        let shown = line(&text, cap);
+        prop_assert!(!shown.chars().any(|it| steers(it) || hides(it)), "{:?}", shown);
+        prop_assert!(shown.len() <= cap.max(MARK_BYTES), "{} for {}", shown.len(), cap);
+        let block = block(&text, cap / 10, cap);
+        prop_assert!(!block.text.chars().any(|it| (steers(it) && it != '\n' && it != '\t') || hides(it)));
+    }
+
+    #[test]
+    fn short_plain_text_is_shown_as_it_is(text in "[ -~äöü漢字]{0,80}") {
+        prop_assert_eq!(line(&text, 400), text);
+    }
+}

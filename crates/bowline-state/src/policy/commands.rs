@@ -1,0 +1,494 @@
+//! Rules for commands: every part of a line by itself, and what its parts run.
+
+use std::collections::HashSet;
+
+use super::environment::{EnvironmentRisk, environment};
+use super::rule::below;
+use super::seen::{MAX_DEPTH, Seen, Tokens, is_boundary, texts, without_quotes};
+use super::shell::{self, Redirection, Simple, Unparsed, Word};
+use super::targets::{MAX_FILES, SINKS, destination, is_steady, locate, moves, redirections};
+use super::wrappers::{Runs, base_name, is_known_shell, is_login, runs};
+use super::{Context, Effect, Ground, Law, Matcher, Policy, Preset, Reason, because};
+use crate::operation::{Command, Invocation, Kind, Leads};
+use crate::paths::{self, LexicalPath, Protection, Root, RootMode, Roots};
+
+/// Returns the form of a command in which two are equal if they surely do the same: a single command of plain words as its
+/// words, whichever shell it was wrapped in; any other line as its text, without a shell that does nothing but read it.
+#[must_use]
+pub fn canonical(invocation: &Invocation) -> Invocation {
+    let mut current = invocation.clone();
+    // Each turn takes a shorter text out of a longer one.
+    loop {
+        let words = match &current {
+            Invocation::Argv(words) => literal(words),
+            Invocation::Shell(line) => match plain(line) {
+                Some(words) => words,
+                None => return Invocation::Shell(trim(line).to_owned()),
+            },
+        };
+        match runs(&words) {
+            Runs::Text { text, is_shell: true, at }
+                if at + 1 == words.len()
+                    && is_known_shell(&words[0].text)
+                    && is_transparent(&words[..at], &text) =>
+            {
+                current = Invocation::Shell(text);
+            }
+            _ => return Invocation::Argv(words.into_iter().map(|word| word.text).collect()),
+        }
+    }
+}
+
+/// Says whether a line does the same with and without a shell that is given it after these words.
+fn is_transparent(shell: &[Word], line: &str) -> bool {
+    // One command of plain words is nothing that `-e` could cut short, and every shell finds the same words in it.
+    if plain(line).is_some() {
+        return true;
+    }
+    // A login shell reads the user's own files first, which no agent reaches; agents say it of most of what they run.
+    let is_bare = matches!(shell, [_, option] if matches!(option.text.as_str(), "-c" | "-lc"));
+    // Patterns without a match, and what the recogniser refuses, are read by each shell in its own way.
+    let is_common = || match base_name(&shell[0].text).as_str() {
+        "sh" => true,
+        "zsh" => false,
+        _ => shell::parse(line).is_ok(),
+    };
+    is_bare && is_common()
+}
+
+/// Returns a line without what surrounds it, but with a blank at its end that is escaped.
+fn trim(line: &str) -> &str {
+    let line = line.trim_start_matches([' ', '\t', '\n']);
+    let end = line.trim_end_matches([' ', '\t', '\n']);
+    if end.ends_with('\\') { line } else { end }
+}
+
+/// Returns the words of a line that is one command of plain words and nothing else.
+fn plain(line: &str) -> Option<Vec<Word>> {
+    let mut commands = shell::parse(line).ok()?.commands;
+    let only = commands.pop().filter(|_| commands.is_empty())?;
+    let is_plain = only.assignments.is_empty()
+        && only.redirections.is_empty()
+        && !only.words.is_empty()
+        && only.words.iter().all(|word| word.is_literal);
+    is_plain.then_some(only.words)
+}
+
+fn literal(words: &[String]) -> Vec<Word> {
+    words.iter().map(|word| Word { text: word.clone(), is_literal: true }).collect()
+}
+
+/// Judges a command.
+pub(super) fn judge(policy: &Policy, kind: Kind, command: &Command, context: &Context) -> Vec<Reason> {
+    let judge = Judge {
+        policy,
+        context,
+        kind,
+        command,
+        exact: canonical(&command.invocation),
+        is_free: policy.is_free(kind, context),
+    };
+    judge.whole()
+}
+
+impl Policy {
+    /// Says whether arbitrary code may run: by a rule for everything, or by the preset.
+    fn is_free(&self, kind: Kind, context: &Context) -> bool {
+        self.preset == Preset::Full
+            || self.for_everything(kind, context).iter().any(|reason| reason.effect == Effect::Allow)
+    }
+}
+
+struct Judge<'p> {
+    policy: &'p Policy,
+    context: &'p Context,
+    kind: Kind,
+    command: &'p Command,
+    exact: Invocation,
+    is_free: bool,
+}
+
+/// Where in a line a part stands.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    // How many commands it is in.
+    depth: usize,
+    // Whether an earlier part may have changed the directory.
+    has_moved: bool,
+}
+
+impl Place {
+    /// Returns the place of what a command here runs. Where that is done is not looked at.
+    fn deeper(self) -> Self {
+        Self { depth: self.depth + 1, has_moved: true }
+    }
+}
+
+impl Judge<'_> {
+    fn whole(&self) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        for (name, value) in &self.command.env {
+            self.variable(name, value, &mut reasons);
+        }
+        if !self.policy.roots.is_empty() && !self.is_inside(&self.command.cwd) {
+            reasons.push(
+                Reason::law(self.policy.preset.guarded(self.kind), Law::RunsOutside).of(&self.command.cwd),
+            );
+        }
+        // A rule against this very command, or for all of it.
+        let mut is_allowed = false;
+        for (index, rule) in self.policy.live(self.kind, self.context) {
+            if matches!(&rule.spec().matcher, Matcher::Exact(exact) if *exact == self.exact) {
+                is_allowed |= rule.effect() == Effect::Allow;
+                reasons.push(because(index, rule));
+            }
+        }
+        match &self.command.invocation {
+            Invocation::Argv(words) => {
+                let text = words.join(" ");
+                if words.len() > shell::MAX_WORDS {
+                    let why = Unparsed::TooManyWords.to_string();
+                    self.unparsed(&text, &why, is_allowed, &mut reasons);
+                } else {
+                    let part = Simple { words: literal(words), text, ..Simple::default() };
+                    self.part(&part, Place::default(), is_allowed, &mut reasons);
+                }
+            }
+            Invocation::Shell(line) => self.line(line, Place::default(), is_allowed, &mut reasons),
+        }
+        reasons
+    }
+
+    /// Judges a line, each command by itself.
+    fn line(&self, line: &str, mut place: Place, is_allowed: bool, reasons: &mut Vec<Reason>) {
+        let parsed = match shell::parse(line) {
+            Ok(parsed) if place.depth < MAX_DEPTH => parsed,
+            Ok(_) => return self.unparsed(line, "has commands in commands in commands", is_allowed, reasons),
+            Err(why) => return self.unparsed(line, &why.to_string(), is_allowed, reasons),
+        };
+        for command in &parsed.commands {
+            self.part(command, place, is_allowed, reasons);
+            place.has_moved |= may_move(&command.words);
+        }
+    }
+
+    /// Judges one command of a line.
+    fn part(&self, part: &Simple, place: Place, is_allowed: bool, reasons: &mut Vec<Reason>) {
+        for (name, value) in &part.assignments {
+            self.variable(name, &value.text, reasons);
+        }
+        for redirection in &part.redirections {
+            self.redirection(redirection, place, reasons);
+        }
+        // A shell that only reads a line is as good as the line.
+        if let Runs::Text { text, is_shell: true, at } = runs(&part.words)
+            && is_known_shell(&part.words[0].text)
+        {
+            let shell = Seen { commands: vec![texts(&part.words)], loose: Vec::new() };
+            self.against(&part.words, &shell, &part.text, reasons);
+            // A login shell reads the user's own files first, which may go elsewhere.
+            let has_moved = place.has_moved || is_login(&part.words[..at]);
+            return self.line(&text, Place { depth: place.depth + 1, has_moved }, is_allowed, reasons);
+        }
+        self.inner_variables(&part.words, reasons);
+        let mut seen = Seen::default();
+        seen.collect(&part.words, place.depth);
+        let is_ruled = self.against(&part.words, &seen, &part.text, reasons);
+        if is_ruled || is_allowed {
+            return;
+        }
+        let guarded = self.policy.preset.guarded(self.kind);
+        let reason = match self.covering(&part.words, place) {
+            Cover::By(reason) => reason,
+            Cover::Moves => Reason::law(Effect::Allow, Law::Moves),
+            Cover::Partly if self.is_free => self.policy.by_preset(self.kind),
+            Cover::Partly if part.words.first().is_some_and(|word| moves(&word.text)) => {
+                Reason::law(guarded, Law::RunsOutside)
+            }
+            Cover::Partly => Reason::law(guarded, Law::RunsOther),
+            Cover::None => self.policy.by_preset(self.kind),
+        };
+        reasons.push(reason.of(&part.text));
+    }
+
+    /// Adds what denies or asks about a command, or about what it runs, and says whether a rule speaks of the command
+    /// itself, so that the preset does not.
+    fn against(&self, words: &[Word], seen: &Seen, text: &str, reasons: &mut Vec<Reason>) -> bool {
+        let mut speaks = false;
+        for (index, rule) in
+            self.policy.live(self.kind, self.context).filter(|(_, rule)| rule.effect() != Effect::Allow)
+        {
+            let (hit, surely) = match &rule.spec().matcher {
+                Matcher::Everything => (true, true),
+                Matcher::Command(prefix) => (seen.has(prefix), is_prefix(prefix, words)),
+                _ => (false, false),
+            };
+            if hit {
+                speaks |= surely || rule.effect() == Effect::Deny;
+                reasons.push(because(index, rule).of(text));
+            }
+        }
+        speaks
+    }
+
+    /// Returns what allows a command.
+    fn covering(&self, words: &[Word], place: Place) -> Cover {
+        let reach = self.reach(words, place);
+        // What the command runs is judged once, however many rules speak of the command.
+        let mut is_inner_allowed = None;
+        let mut partly = false;
+        let allowing =
+            self.policy.live(self.kind, self.context).filter(|(_, rule)| rule.effect() == Effect::Allow);
+        for (index, rule) in allowing {
+            match &rule.spec().matcher {
+                Matcher::Everything => return Cover::By(because(index, rule)),
+                Matcher::Command(prefix) if is_prefix(prefix, words) => {
+                    let covers = prefix.len() >= reach
+                        || *is_inner_allowed.get_or_insert_with(|| self.allows_inner(words, place));
+                    if covers {
+                        return Cover::By(because(index, rule));
+                    }
+                    partly = true;
+                }
+                _ => {}
+            }
+        }
+        match self.change_of_directory(words, place) {
+            _ if partly => Cover::Partly,
+            Some(true) if self.policy.preset.effect(self.kind) != Effect::Deny => Cover::Moves,
+            _ => Cover::None,
+        }
+    }
+
+    /// Returns how many words a rule needs to speak of all that a command runs.
+    fn reach(&self, words: &[Word], place: Place) -> usize {
+        match (self.change_of_directory(words, place), runs(words)) {
+            (Some(false), _) => usize::MAX,
+            (Some(true), _) | (None, Runs::Itself) => 1,
+            (None, Runs::Hidden { reach }) => reach,
+            (None, Runs::Text { at, .. }) => at + 1,
+            (None, Runs::Words { at, .. }) if place.depth < MAX_DEPTH => {
+                at.saturating_add(self.reach(&words[at..], place.deeper()))
+            }
+            (None, Runs::Words { .. }) => usize::MAX,
+        }
+    }
+
+    /// Says whether what a command runs is allowed by itself.
+    fn allows_inner(&self, words: &[Word], place: Place) -> bool {
+        let may_look = place.depth < MAX_DEPTH;
+        match runs(words) {
+            Runs::Words { at, .. } if may_look => {
+                matches!(self.covering(&words[at..], place.deeper()), Cover::By(_) | Cover::Moves)
+            }
+            Runs::Text { text, .. } if may_look => self.allows_text(&text, place.deeper()),
+            _ => false,
+        }
+    }
+
+    fn allows_text(&self, text: &str, place: Place) -> bool {
+        let mut reasons = Vec::new();
+        self.line(text, place, false, &mut reasons);
+        reasons.iter().all(|reason| reason.effect == Effect::Allow)
+    }
+
+    /// Says whether a command changes to a directory of the workspace; nothing if it is no change of directory.
+    fn change_of_directory(&self, words: &[Word], place: Place) -> Option<bool> {
+        if !moves(&words.first()?.text) {
+            return None;
+        }
+        let Some(target) = destination(words) else { return Some(false) };
+        let is_plain = !place.has_moved || target.text.starts_with('/');
+        let path = locate(&self.command.cwd, &target.text).filter(|_| is_steady(&target.text));
+        let leads = path.as_ref().and_then(|path| self.leads(path, paths::Access::Read));
+        let is_inside = matches!(leads, Some(Leads::Inside { resolved, .. }) if self.is_inside(resolved));
+        Some(is_plain && is_inside)
+    }
+
+    /// Adds the variables that the wrappers of a command set.
+    fn inner_variables(&self, mut words: &[Word], reasons: &mut Vec<Reason>) {
+        while let Runs::Words { at, assignments } = runs(words) {
+            for (name, value) in &assignments {
+                self.variable(name, &value.text, reasons);
+            }
+            words = &words[at..];
+        }
+    }
+
+    fn variable(&self, name: &str, value: &str, reasons: &mut Vec<Reason>) {
+        let guarded = self.policy.preset.guarded(self.kind);
+        match environment(name, value) {
+            EnvironmentRisk::RunsCode(how) => reasons.push(Reason::law(guarded, Law::RunsCode(how)).of(name)),
+            EnvironmentRisk::Unknown if !self.is_free => {
+                reasons.push(Reason::law(guarded, Law::UnknownVariable).of(name));
+            }
+            EnvironmentRisk::Unknown | EnvironmentRisk::Harmless => {}
+        }
+    }
+
+    /// Judges what a shell does to a file for a command, as if the agent did it.
+    fn redirection(&self, redirection: &Redirection, place: Place, reasons: &mut Vec<Reason>) {
+        let target = &redirection.target;
+        if target.is_literal && SINKS.contains(&target.text.as_str()) {
+            return;
+        }
+        let is_certain = target.is_literal && (!place.has_moved || target.text.starts_with('/'));
+        let mut file = self.file(redirection.access.into(), &target.text);
+        if self.is_free {
+            // What may run arbitrary code may write files, but for those that a rule or their name guards.
+            file.retain(is_guard);
+        }
+        reasons.extend(file.into_iter().map(|reason| reason.of(&target.text)));
+        if !is_certain && !self.is_free {
+            let effect = self.policy.preset.guarded(self.kind);
+            reasons.push(Reason::law(effect, Law::UncertainTarget).of(&target.text));
+        }
+    }
+
+    /// Judges a file that a shell opens, by where it leads.
+    fn file(&self, access: paths::Access, name: &str) -> Vec<Reason> {
+        let guarded = self.policy.preset.guarded(self.kind);
+        let kind = if access == paths::Access::Read { Kind::Read } else { Kind::Write };
+        let uncertain = Reason::law(guarded, Law::UncertainTarget);
+        let Some(path) = locate(&self.command.cwd, name) else { return vec![uncertain] };
+        let by_text = |law: Law| {
+            let mut reasons = self.policy.judge_elsewhere(kind, path.as_str(), self.context);
+            // A command may write outside, if a person says so.
+            reasons.retain(|reason| reason.ground != Ground::Law(Law::Outside));
+            reasons.push(Reason::law(guarded, law));
+            let protection = self.admit(&path, access).unwrap_or_else(|| paths::protected(&path, access));
+            reasons.extend(protection.map(|protection| Reason::law(guarded, Law::Protected(protection))));
+            reasons
+        };
+        let mut reasons = match self.leads(&path, access) {
+            Some(Leads::Inside { resolved, protection }) => {
+                self.policy.judge_file(kind, path.as_str(), resolved, *protection, self.context)
+            }
+            Some(Leads::ReadOnly) => by_text(Law::ReadOnly),
+            Some(Leads::Elsewhere) => by_text(Law::Outside),
+            None => by_text(Law::UncertainTarget),
+        };
+        if !is_steady(name) {
+            reasons.push(uncertain);
+        }
+        reasons
+    }
+
+    /// Returns where a name leads, if somebody looked.
+    fn leads(&self, path: &LexicalPath, access: paths::Access) -> Option<&Leads> {
+        let reaches = self.command.reaches.iter();
+        let found = reaches.filter(|reached| reached.asked == path.as_str() && reached.access == access);
+        found.map(|reached| &reached.leads).next()
+    }
+
+    fn is_inside(&self, path: &str) -> bool {
+        self.policy.roots.iter().any(|root| below(path, root).is_some())
+    }
+
+    /// Returns what protects a file of the workspace; nothing if it is none.
+    fn admit(&self, path: &LexicalPath, access: paths::Access) -> Option<Option<Protection>> {
+        let root =
+            |root: &String| LexicalPath::parse(root).ok().map(|path| Root { path, mode: RootMode::Writable });
+        let mut parsed = self.policy.roots.iter().filter_map(root);
+        let mut roots = Roots::new(parsed.next()?);
+        for root in parsed {
+            roots.add(root).ok()?;
+        }
+        roots.admit(path, access).ok().map(|admitted| admitted.protection())
+    }
+
+    /// Judges a line that cannot be taken apart.
+    fn unparsed(&self, line: &str, why: &str, is_allowed: bool, reasons: &mut Vec<Reason>) {
+        let policy = self.policy;
+        let guarded = policy.preset.guarded(self.kind);
+        let mut has_narrower = false;
+        let tokens = Tokens::of(line);
+        for (index, rule) in policy.live(self.kind, self.context) {
+            match &rule.spec().matcher {
+                Matcher::Command(prefix) if rule.effect() != Effect::Allow => {
+                    has_narrower = true;
+                    if tokens.mention(prefix) {
+                        reasons.push(because(index, rule).of(line));
+                    }
+                }
+                Matcher::Everything => reasons.push(because(index, rule).of(line)),
+                _ => {}
+            }
+        }
+        self.seen(line, reasons);
+        let law = |effect| Reason::law(effect, Law::Unparsed(why.to_owned())).of(line);
+        match (is_allowed, self.is_free, has_narrower) {
+            (true, ..) => {}
+            (false, true, false) => reasons.push(law(Effect::Allow)),
+            (false, true, true) => {
+                reasons.push(Reason::law(Effect::Ask, Law::Incomparable).of(line));
+                reasons.push(law(Effect::Ask));
+            }
+            (false, false, _) => reasons.push(law(guarded)),
+        }
+    }
+
+    /// Adds what can be seen in a line that cannot be taken apart: variables that run code, writes to protected names.
+    fn seen(&self, line: &str, reasons: &mut Vec<Reason>) {
+        let line = without_quotes(line);
+        let guarded = self.policy.preset.guarded(self.kind);
+        for word in line.split(is_boundary) {
+            let Some((name, value)) = word.split_once('=') else { continue };
+            if let EnvironmentRisk::RunsCode(how) = environment(name.trim_end_matches('+'), value)
+                && shell::is_name(name.trim_end_matches('+'))
+            {
+                reasons.push(Reason::law(guarded, Law::RunsCode(how)).of(name));
+            }
+        }
+        let mut files = HashSet::new();
+        for (access, target) in redirections(&line) {
+            if !files.insert((access, target)) {
+                continue;
+            }
+            // Past the cap nothing is looked at, so that nothing that a rule denies gets lost in a crowd.
+            if files.len() > MAX_FILES {
+                let why = format!("names more than {MAX_FILES} files");
+                reasons.push(Reason::law(Effect::Deny, Law::Unparsed(why)));
+                return;
+            }
+            let mut found = self.file(access, target);
+            found.retain(|reason| reason.effect != Effect::Allow && is_guard(reason));
+            reasons.extend(found.into_iter().map(|reason| reason.of(target)));
+        }
+    }
+}
+
+/// Says whether a reason is a rule, or a name that is guarded whatever runs.
+fn is_guard(reason: &Reason) -> bool {
+    matches!(reason.ground, Ground::Rule { .. } | Ground::Law(Law::Protected(_)))
+}
+
+/// What allows a command.
+enum Cover {
+    /// A rule, all of it.
+    By(Reason),
+    /// It only changes to a directory of the workspace.
+    Moves,
+    /// A rule, but not what it runs.
+    Partly,
+    /// Nothing.
+    None,
+}
+
+/// Says whether a command may change the directory for those after it.
+fn may_move(mut words: &[Word]) -> bool {
+    loop {
+        match runs(words) {
+            Runs::Itself => return words.first().is_some_and(|word| moves(&word.text)),
+            Runs::Words { at, .. } => words = &words[at..],
+            Runs::Text { is_shell, .. } => return !is_shell,
+            Runs::Hidden { .. } => return true,
+        }
+    }
+}
+
+/// Says whether a command starts with words, exactly.
+fn is_prefix(prefix: &[String], words: &[Word]) -> bool {
+    prefix.len() <= words.len()
+        && prefix.iter().zip(words).all(|(want, word)| word.is_literal && *want == word.text)
+}
