@@ -17,6 +17,7 @@ use bowline_state::lines::{PastEnd, Window, WindowScanner};
 use bowline_state::text::{self, Format, NotText};
 use indexmap::IndexMap;
 use rustix::fs::Stat;
+use rustix::io::ReadWriteFlags;
 
 /// A window is cut out of the whole text where the file is at most this large: no index is worth it.
 const SMALL: u64 = 1 << 20;
@@ -135,6 +136,24 @@ pub(crate) fn read_text(file: &File, cap: u64) -> Result<FileText, ReadFault> {
     let (bytes, has_nul, stat) = read_scanned(file, cap)?;
     let decoded = text::decode_scanned(bytes, has_nul)?;
     Ok(FileText { text: Arc::new(decoded.text), version: version(&stat) })
+}
+
+/// Reads a whole file as text, if all of it is in memory. `before` is what the file was at an earlier
+/// look, which it still has to be.
+pub(crate) fn read_text_at_hand(file: &File, before: &Stat, cap: u64) -> Option<FileText> {
+    let size = usize::try_from(before.st_size).ok().filter(|size| *size as u64 <= cap)?;
+    // One byte more than there should be, to see the end.
+    let mut bytes = vec![0; size + 1];
+    let mut room = [io::IoSliceMut::new(&mut bytes)];
+    let read = rustix::io::preadv2(file, &mut room, 0, ReadWriteFlags::NOWAIT).ok()?;
+    let after = rustix::fs::fstat(file).ok()?;
+    if read != size || version(before) != version(&after) {
+        return None;
+    }
+    bytes.truncate(size);
+    let has_nul = memchr::memchr(0, &bytes).is_some();
+    let decoded = text::decode_scanned(bytes, has_nul).ok()?;
+    Some(FileText { text: Arc::new(decoded.text), version: version(&after) })
 }
 
 /// What is known of where lines are, for files that are read in windows.

@@ -109,6 +109,9 @@ pub enum FilesError {
         /// How many names.
         links: u64,
     },
+    /// What the write would do by now is not what somebody agreed to.
+    #[error("{} changed after the write was approved: nothing was written, ask again", quote(.0))]
+    NotAsAgreed(String),
     /// The file changes all the time.
     #[error("{} keeps changing, try again", quote(.0))]
     Unsteady(String),

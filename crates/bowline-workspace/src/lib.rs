@@ -27,6 +27,8 @@
 //! # }
 //! ```
 
+pub mod approvals;
+pub mod audit;
 pub mod calls;
 mod disk;
 pub mod error;
@@ -34,9 +36,11 @@ pub mod files;
 pub mod journal;
 pub mod listing;
 pub mod observer;
+pub mod policy;
 mod replace;
 pub mod roots;
 pub mod search;
+pub mod terminals;
 pub mod walker;
 pub mod watch;
 pub mod workspace;

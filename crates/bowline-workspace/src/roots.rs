@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
+use bowline_state::grants::FileId;
+use bowline_state::operation::{Kind, Operation, Target};
 use bowline_state::paths::{
     self, Access, LexicalPath, LexicallyAdmitted, MAX_ROOTS, PathFault, Protection, Refusal, Root, RootMode,
 };
@@ -196,6 +198,24 @@ impl Admitted {
         self.found.is_some()
     }
 
+    /// Returns the file itself, if there is one.
+    #[must_use]
+    pub fn file_id(&self) -> Option<FileId> {
+        let stat = &self.found.as_ref()?.stat;
+        Some(FileId { device: stat.st_dev, inode: stat.st_ino })
+    }
+
+    /// Returns what is to be done to it, as rules judge it.
+    #[must_use]
+    pub fn operation(&self, kind: Kind) -> Operation {
+        let target = Target::File {
+            asked: self.asked.clone(),
+            resolved: self.canonical().to_owned(),
+            protection: self.protection,
+        };
+        Operation { kind, target }
+    }
+
     /// Returns why a person should be asked first: by the name asked for, or by the name it leads to.
     #[must_use]
     pub fn protection(&self) -> Option<Protection> {
@@ -337,6 +357,22 @@ impl Roots {
         Err(Denied::Unsteady(path.asked().to_owned()))
     }
 
+    /// Admits a path as [`Roots::admit`] does, if that needs nothing from the disk: whatever is not plain is left to it.
+    pub(crate) fn admit_at_hand(&self, path: &str, access: Access) -> Option<Admitted> {
+        if self.resolver != Resolver::Kernel {
+            return None;
+        }
+        let path = LexicalPath::parse(path).ok()?;
+        let by_text = self.admit_text(&path, access).ok()?;
+        let (root, rest) = self.enter(&path)?;
+        match kernel::resolve(&self.open[root], rest, kernel::Wait::ForNothing)? {
+            Ok(Resolved::Found(found, canonical)) => {
+                self.admit_resolved(&path, by_text.protection(), access, canonical, Some(found)).ok()
+            }
+            _ => None,
+        }
+    }
+
     /// Admits by the text, in either spelling of the roots. What one spelling refuses to be written the other does not
     /// allow: a root has one mode.
     fn admit_text(&self, path: &LexicalPath, access: Access) -> Result<LexicallyAdmitted, Refusal> {
@@ -388,7 +424,7 @@ impl Roots {
     fn resolve(&self, path: &LexicalPath) -> Result<Resolved, Lost> {
         let Some((root, rest)) = self.enter(path) else { return Err(Lost::Outside) };
         if self.resolver == Resolver::Kernel
-            && let Some(resolved) = kernel::resolve(&self.open[root], rest)
+            && let Some(resolved) = kernel::resolve(&self.open[root], rest, kernel::Wait::ForTheDisk)
         {
             return resolved;
         }

@@ -13,13 +13,13 @@ use std::time::SystemTime;
 
 use bowline_state::changes::{ContentHash, Moment, Origin};
 use bowline_state::ledger::{Ledger, Unseen};
-use bowline_state::paths::{Access, Protection};
+use bowline_state::paths::Access;
 
 use crate::calls::Calls;
 use crate::disk::Indexes;
 use crate::error::FilesError;
 use crate::journal::{Journal, Notice, Retention};
-use crate::roots::Roots;
+use crate::roots::{Admitted, Roots};
 
 mod applying;
 mod documents;
@@ -41,7 +41,7 @@ pub use reading::{ReadText, Served};
 pub use recovering::Recovered;
 pub use telling::Changed;
 pub use undoing::{Reversed, TakenBack};
-pub use writing::{Preview, Written};
+pub use writing::{Agreed, Preview, Written};
 
 use documents::Documents;
 
@@ -132,17 +132,6 @@ pub struct Opened {
     pub notices: Vec<Notice>,
     /// Writes that a crash had interrupted.
     pub recovered: Vec<Recovered>,
-}
-
-/// What a path is, before anything is done to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Inspection {
-    /// The file's own name, with no link on the way.
-    pub path: String,
-    /// Whether there is something.
-    pub exists: bool,
-    /// Why a person should be asked first.
-    pub protection: Option<Protection>,
 }
 
 impl Workspace {
@@ -260,17 +249,18 @@ impl Session {
         &self.workspace
     }
 
-    /// Says what a path is, for whoever has to decide whether a person is asked.
+    /// Finds out what a path leads to, for whoever has to judge it before anything is done.
     ///
     /// # Errors
     /// Returns why the path is not for this session.
-    pub fn inspect(&self, path: &str, access: Access) -> Result<Inspection, FilesError> {
-        let admitted = self.roots.admit(path, access)?;
-        Ok(Inspection {
-            path: admitted.canonical().to_owned(),
-            exists: admitted.exists(),
-            protection: admitted.protection(),
-        })
+    pub fn admit(&self, path: &str, access: Access) -> Result<Admitted, FilesError> {
+        Ok(self.roots.admit(path, access)?)
+    }
+
+    /// Finds out what a path leads to, if that needs nothing from the disk; what fails is for [`Session::admit`] to tell.
+    #[must_use]
+    pub fn admit_at_hand(&self, path: &str, access: Access) -> Option<Admitted> {
+        self.roots.admit_at_hand(path, access)
     }
 
     /// Ends the session: what it saw is forgotten. The journal keeps what it did.
@@ -291,7 +281,7 @@ impl Session {
 }
 
 /// Returns the time by the system's clock.
-fn now() -> Moment {
+pub(crate) fn now() -> Moment {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

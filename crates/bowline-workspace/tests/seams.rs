@@ -26,7 +26,7 @@ use bowline_workspace::calls::{Call, Calls, Gate};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::observer::ObserverOptions;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{DocumentEvent, Guard, Session, Settings, Watching, Workspace};
+use bowline_workspace::workspace::{Agreed, DocumentEvent, Guard, Session, Settings, Watching, Workspace};
 use tempfile::TempDir;
 
 /// A project with one session.
@@ -236,8 +236,36 @@ fn a_preview_shows_what_a_write_does_and_does_nothing() {
     );
     assert_eq!((preview.verdict, project.get("a").as_str()), (Some(Verdict::Merged), "1\\n2\\nTHREE\\n"));
     assert_eq!(project.session.preview(&project.path("a"), "1\n2\n3\n").unwrap().verdict, None);
-    let inspected = project.session.inspect(&project.path(".git/hooks/pre-commit"), Access::Write).unwrap();
-    assert_eq!((inspected.exists, inspected.protection), (false, Some(Protection::Hook)));
+    let admitted = project.session.admit(&project.path(".git/hooks/pre-commit"), Access::Write).unwrap();
+    assert_eq!((admitted.exists(), admitted.protection()), (false, Some(Protection::Hook)));
+}
+
+#[test]
+fn a_write_is_what_was_agreed_to_or_it_is_not_done() {
+    let project = Project::new();
+    project.put("a", "1\n2\n3\n");
+    let path = project.path("a");
+    let origin = project.session.origin(None, None);
+    let shown = project.session.preview(&path, "ONE\n2\n3\n").unwrap();
+    let write = |agreed| project.session.write_as_agreed(&path, "ONE\n2\n3\n", &origin, Some(agreed));
+    // Somebody edits it, replaces it by a link, or puts another file with the same text in its place.
+    let other = |what: &str| {
+        matches!(write(Agreed::Shown(&shown)), Err(FilesError::NotAsAgreed(_)))
+            .then(|| project.get("a"))
+            .unwrap_or_else(|| panic!("{what} went unnoticed"))
+    };
+    project.put("a", "1\n2\nTHREE\n");
+    assert_eq!(other("an edit"), "1\\n2\\nTHREE\\n");
+    project.put("b", "1\n2\n3\n");
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("b", &path).unwrap();
+    other("a link");
+    assert!(matches!(write(Agreed::Path(&path)), Err(FilesError::NotAsAgreed(_))));
+    std::fs::remove_file(&path).unwrap();
+    fs::rename(project.path("b"), &path).unwrap();
+    assert_eq!(other("another file"), "1\\n2\\n3\\n");
+    write(Agreed::Path(&path)).unwrap();
+    assert_eq!(project.get("a"), "ONE\\n2\\n3\\n");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use super::words::first_word;
 use super::{Finding, Repo};
 
 /// The crates below `crates/` that are no libraries: the binary, and what only tests use.
-const PROGRAMS: [&str; 2] = ["crates/bowline-cli/", "crates/test-support/"];
+const PROGRAMS: [&str; 3] =
+    ["crates/bowline-cli/", "crates/test-support/", "crates/bowline-workspace/src/bin/"];
 
 const PRINTS: [&str; 5] = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
 const EXITS: [&str; 2] = ["process::exit(", "process::abort("];

@@ -13,6 +13,15 @@ const RETRIES: usize = 8;
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
+/// What a resolution may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Names that are not in memory are read from the disk.
+    ForTheDisk,
+    /// Only names that are in memory are resolved.
+    ForNothing,
+}
+
 /// Says whether this system has `openat2` and a `/proc` that names handles.
 pub(super) fn available() -> bool {
     open_directory("/").is_ok_and(|root| {
@@ -27,19 +36,19 @@ pub(super) fn open_directory(path: &str) -> Result<OwnedFd, Errno> {
 }
 
 /// Resolves the way from a root, if the kernel can decide it: what leaves the root, or is missing, is for the walk.
-pub(super) fn resolve(root: &Open, rest: &str) -> Option<Result<Resolved, Lost>> {
-    let handle = openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, BENEATH).ok()?;
+pub(super) fn resolve(root: &Open, rest: &str, wait: Wait) -> Option<Result<Resolved, Lost>> {
+    let how = match wait {
+        Wait::ForTheDisk => BENEATH,
+        Wait::ForNothing => BENEATH | ResolveFlags::CACHED,
+    };
+    let handle = openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, how).ok()?;
+    let canonical = LexicalPath::parse(name(&handle)?).ok()?;
     let stat = match rustix::fs::fstat(&handle) {
+        // A name that was removed meanwhile is not the file's name any more, and is told with a word behind it.
+        Ok(stat) if stat.st_nlink == 0 => return Some(Err(Lost::Raced)),
         Ok(stat) => stat,
         Err(error) => return Some(Err(Lost::System(error))),
     };
-    let canonical = LexicalPath::parse(name(&handle)?).ok()?;
-    // A name that was removed meanwhile is not the file's name any more, and is told with a word behind it.
-    match rustix::fs::fstat(&handle) {
-        Ok(now) if now.st_nlink == 0 => return Some(Err(Lost::Raced)),
-        Ok(_) => {}
-        Err(error) => return Some(Err(Lost::System(error))),
-    }
     // If the root itself was moved, its handle still holds; its files keep the names that they had.
     let canonical = if canonical.below(&root.canonical).is_some() {
         canonical

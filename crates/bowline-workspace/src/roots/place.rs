@@ -65,6 +65,14 @@ impl Roots {
         Ok(Ok((file.into(), stat)))
     }
 
+    /// Opens the file that an admitted path led to, with what it was like then; none for all that is not so simple. The
+    /// name may lead to another file by now: whoever reads it has to see whether it is as it was.
+    pub(crate) fn open_at_hand<'a>(&self, admitted: &'a Admitted) -> Option<(File, &'a Stat)> {
+        let found = admitted.found().filter(|found| found.kind() == FileType::RegularFile)?;
+        let file = self.open_canonical(admitted, READ).ok()?;
+        Some((file.into(), &found.stat))
+    }
+
     /// Opens an admitted directory.
     pub(crate) fn open_directory(&self, admitted: &Admitted) -> Result<OwnedFd, Denied> {
         let Some(found) = admitted.found() else { return Err(Denied::NotFound(admitted.asked.clone())) };

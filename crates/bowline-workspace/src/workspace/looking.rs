@@ -4,6 +4,7 @@
 use std::os::fd::OwnedFd;
 
 use bowline_state::paths::Access;
+use rustix::fs::fstat;
 
 use super::Session;
 use crate::error::FilesError;
@@ -21,6 +22,16 @@ pub struct WorkingDirectory {
 }
 
 impl Session {
+    /// Says whether the name of a directory still leads to it, by no link: it was moved or replaced if not.
+    #[must_use]
+    pub fn leads_to(&self, directory: &WorkingDirectory) -> bool {
+        let same = |now: &WorkingDirectory| {
+            let (Ok(one), Ok(other)) = (fstat(&now.handle), fstat(&directory.handle)) else { return false };
+            (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino) && now.path == directory.path
+        };
+        self.working_directory(&directory.path).is_ok_and(|now| same(&now))
+    }
+
     /// Opens a directory for a command to work in.
     ///
     /// # Errors

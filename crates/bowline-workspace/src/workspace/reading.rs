@@ -12,6 +12,9 @@ use crate::disk::{self, FileText};
 use crate::error::FilesError;
 use crate::roots::{Admitted, Denied};
 
+/// What is read without waiting has at most this many bytes: more is worth a thread.
+const AT_HAND: u64 = 128 << 10;
+
 /// Where a text came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Served {
@@ -44,11 +47,33 @@ impl Session {
     /// # Errors
     /// Returns why there is no such text for this session.
     pub fn read(&self, path: &str, window: Window) -> Result<ReadText, FilesError> {
-        let admitted = self.roots.admit(path, Access::Read)?;
-        match self.document_text(&admitted)? {
-            Some((text, version, served)) => self.read_document(&admitted, window, text, version, served),
-            None => self.read_disk(&admitted, window),
+        self.read_admitted(&self.admit(path, Access::Read)?, window)
+    }
+
+    /// Reads what a path was found to be, by [`Session::admit`].
+    ///
+    /// # Errors
+    /// As [`Session::read`].
+    pub fn read_admitted(&self, admitted: &Admitted, window: Window) -> Result<ReadText, FilesError> {
+        match self.document_text(admitted)? {
+            Some((text, version, served)) => self.read_document(admitted, window, text, version, served),
+            None => self.read_disk(admitted, window),
         }
+    }
+
+    /// Reads a whole file as [`Session::read_admitted`] does, if nothing has to be waited for: its bytes are in memory,
+    /// they are few, and nobody is at work on documents. Else it is left to that.
+    #[must_use]
+    pub fn read_at_hand(&self, admitted: &Admitted) -> Option<ReadText> {
+        // The document, or that there is none, is looked at under the lock and the file after it, as in any read.
+        if self.workspace.inner.documents.try_lock().ok()?.find(admitted).is_some() {
+            return None;
+        }
+        let (file, stat) = self.roots.open_at_hand(admitted)?;
+        let cap = self.workspace.inner.settings.max_read.min(AT_HAND);
+        let FileText { text, version } = disk::read_text_at_hand(&file, stat, cap)?;
+        self.with_ledger(|ledger| ledger.saw(admitted.canonical(), text.clone(), version));
+        Some(self.answer(admitted, text, Served::Disk, true))
     }
 
     /// Returns the text of the open document, if it is the truth.

@@ -1,8 +1,10 @@
 //! Putting right what a crash interrupted: the journal knows the intent, the disk shows how far it came.
 
+use std::fmt;
 use std::fs::File;
 
 use bowline_state::changes::{Change, FileState, Origin, Source};
+use bowline_state::failure::quote;
 use bowline_state::paths::Access;
 use bowline_state::recovery::{self, Remains, Repair, Way, judge};
 
@@ -21,6 +23,19 @@ pub struct Recovered {
     pub change: Change,
     /// Whether it was done, or not, or nobody can tell because the file was changed since.
     pub outcome: recovery::Outcome,
+}
+
+impl fmt::Display for Recovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = quote(&self.change.path);
+        match self.outcome {
+            recovery::Outcome::Done => write!(f, "a write of {path} was interrupted, and is done"),
+            recovery::Outcome::Abandoned => write!(f, "a write of {path} was interrupted: it was not done"),
+            recovery::Outcome::Unknown => {
+                write!(f, "a write of {path} was interrupted, and the file was changed since: look at it")
+            }
+        }
+    }
 }
 
 impl Workspace {

@@ -54,6 +54,26 @@ impl Workspace {
         Ok(changes)
     }
 
+    /// Returns a change.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read, or knows no such change.
+    pub fn change(&self, id: ChangeId) -> Result<Change, FilesError> {
+        let entry = self.writer().journal.change(id)?.ok_or(FilesError::NoSuchChange(id))?;
+        Ok(entry.change)
+    }
+
+    /// Returns the last turn of a session that the journal knows changes of; none if it knows none of that session, 0 if
+    /// all were made outside of turns.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn last_turn(&self, session: &str) -> Result<Option<u64>, FilesError> {
+        let filter = Filter { session: Some(session), ..Filter::default() };
+        let changes = self.writer().journal.changes(&filter)?;
+        Ok(changes.iter().map(|entry| entry.change.origin.turn.unwrap_or(0)).max())
+    }
+
     /// Returns what the changes that are meant, and in effect, made of each file, as a patch that git reads: what undoing
     /// them would take out of it. A file that they left as it was is not in it. Of a file that is not in UTF-8 the patch is
     /// for people to read; git cannot apply it.

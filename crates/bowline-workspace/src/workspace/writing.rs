@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use bowline_state::changes::{ChangeId, Origin};
 use bowline_state::documents::{Truth, truth};
+use bowline_state::grants::FileId;
 use bowline_state::ledger::{Decision, Knowledge, Situation, Verdict, Version, decide, decide_deletion};
 use bowline_state::paths::{Access, Protection};
 use bowline_state::text::{self, Decoded, Encoding, Format, NotText};
@@ -41,6 +42,8 @@ pub struct Written {
 pub struct Preview {
     /// The file's own name.
     pub path: String,
+    /// The file, if there is one.
+    pub file: Option<FileId>,
     /// What the file holds, or the open document shows; none if there is nothing.
     pub before: Option<Arc<String>>,
     /// What it would hold.
@@ -63,18 +66,41 @@ struct Decided {
     decision: Decision,
 }
 
+/// What somebody agreed to: a write does no more than that, whatever changed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Agreed<'a> {
+    /// To write the file of that name, found by no link, with whatever comes of it.
+    Path(&'a str),
+    /// To exactly what was shown.
+    Shown(&'a Preview),
+}
+
 impl Session {
     /// Writes a file: replaces what the session knew, merges with what others changed, or refuses.
     ///
     /// # Errors
     /// Returns why nothing was written.
     pub fn write(&self, path: &str, content: &str, origin: &Origin) -> Result<Written, FilesError> {
+        self.write_as_agreed(path, content, origin, None)
+    }
+
+    /// Writes a file, if that still is what was agreed to: looked at when nothing can come between any more.
+    ///
+    /// # Errors
+    /// Returns why nothing was written; [`FilesError::NotAsAgreed`] if it would be something else by now.
+    pub fn write_as_agreed(
+        &self,
+        path: &str,
+        content: &str,
+        origin: &Origin,
+        agreed: Option<Agreed<'_>>,
+    ) -> Result<Written, FilesError> {
         let workspace = &self.workspace;
         let mut writer = workspace.writer();
         workspace.recover_interrupted(&mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
         for _ in 0..ATTEMPTS {
-            match self.attempt(&mut writer, path, content, origin) {
+            match self.attempt(&mut writer, path, content, origin, agreed) {
                 Ok(written) => return Ok(written),
                 Err(NotApplied::Raced) => {}
                 Err(NotApplied::Failed(error)) => return Err(error),
@@ -89,9 +115,15 @@ impl Session {
         path: &str,
         content: &str,
         origin: &Origin,
+        agreed: Option<Agreed<'_>>,
     ) -> Result<Written, NotApplied> {
         let mut documents = self.workspace.documents();
         let mut decided = self.decide(path, content, &documents, None)?;
+        if let Some(agreed) = agreed
+            && !agreed.to(&decided)?
+        {
+            return Err(NotApplied::Failed(FilesError::NotAsAgreed(path.to_owned())));
+        }
         if decided.unsaved.is_some() {
             // Nothing is saved for the sake of a write that cannot be.
             encode(&decided.decision.text, decided.format, path)?;
@@ -115,14 +147,10 @@ impl Session {
         let bytes = encode(&decided.decision.text, decided.format, path)?;
         let held = decided.unsaved.is_none()
             && decided.current.as_ref().is_some_and(|current| current.bytes == bytes);
-        let before = match (decided.unsaved, decided.current) {
-            (Some(unsaved), _) => Some(unsaved),
-            (None, Some(current)) => Some(Arc::new(decode(&current.bytes, path)?.1.into_owned())),
-            (None, None) => None,
-        };
         Ok(Preview {
             path: decided.admitted.canonical().to_owned(),
-            before,
+            file: decided.admitted.file_id(),
+            before: decided.before()?,
             after: decided.decision.text,
             verdict: (!held).then_some(decided.decision.verdict),
             protection: decided.admitted.protection(),
@@ -303,6 +331,33 @@ fn decode<'a>(bytes: &'a [u8], path: &str) -> Result<(Format, Cow<'a, str>), Fil
     let decoded =
         text::decode(bytes.to_owned()).map_err(|why| FilesError::NotText { path: path.to_owned(), why })?;
     Ok((decoded.format, Cow::Owned(decoded.text)))
+}
+
+impl Decided {
+    /// Returns what there is to be replaced.
+    fn before(&self) -> Result<Option<Arc<String>>, FilesError> {
+        Ok(match (&self.unsaved, &self.current) {
+            (Some(unsaved), _) => Some(unsaved.clone()),
+            (None, Some(current)) => {
+                Some(Arc::new(decode(&current.bytes, self.admitted.asked())?.1.into_owned()))
+            }
+            (None, None) => None,
+        })
+    }
+}
+
+impl Agreed<'_> {
+    fn to(self, decided: &Decided) -> Result<bool, FilesError> {
+        let path = decided.admitted.canonical();
+        Ok(match self {
+            Self::Path(agreed) => path == agreed,
+            Self::Shown(shown) => {
+                (path, decided.admitted.file_id()) == (shown.path.as_str(), shown.file)
+                    && *decided.decision.text == *shown.after
+                    && decided.before()? == shown.before
+            }
+        })
+    }
 }
 
 /// Makes bytes of a text in its file's format, which has to be read back as the same text.

@@ -1,0 +1,146 @@
+//! Who let an operation pass, or why it may not be done.
+
+use bowline_state::audit::By;
+use bowline_state::failure::Failure;
+use bowline_state::policy::{Effect, Ground, Ruling};
+use bowline_state::question::Keep;
+
+use super::MAX_WAITING;
+
+/// Who let an operation pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cleared {
+    /// Rules, or the preset; in their own text.
+    Rules(By),
+    /// An approval that was given for this before, and is used up now.
+    Grant {
+        /// The tool call that it was given for.
+        call: Option<String>,
+    },
+    /// A person, just now; and for how long that holds.
+    Person(Keep),
+}
+
+impl Cleared {
+    /// Returns that rules let it pass.
+    #[must_use]
+    pub fn by_rules(ruling: &Ruling) -> Self {
+        Self::Rules(by(ruling))
+    }
+
+    /// Returns who it was, as the audit log has it.
+    #[must_use]
+    pub fn by(&self) -> By {
+        match self {
+            Self::Rules(by) => by.clone(),
+            Self::Grant { .. } => By::Grant,
+            Self::Person(_) => By::Person,
+        }
+    }
+
+    /// Says whether somebody has seen exactly what is to be done, and agreed to no more.
+    #[must_use]
+    pub fn is_bound(&self) -> bool {
+        !matches!(self, Self::Rules(_))
+    }
+}
+
+/// Why an operation may not be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Rules, or the preset, deny it.
+    #[error("{text}")]
+    Rules {
+        /// Which.
+        by: By,
+        /// Why, in words.
+        text: String,
+        /// As much of it as an agent may know.
+        told: &'static str,
+    },
+    /// A person said no.
+    #[error("the user said no{}", .reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+    Person {
+        /// Why, if the person told.
+        reason: Option<String>,
+    },
+    /// Nobody was there to ask.
+    #[error("no rule allows it and nobody is there to ask ({because})")]
+    Nobody {
+        /// Why it would have been asked.
+        because: String,
+    },
+    /// Too many questions wait.
+    #[error("{MAX_WAITING} questions wait for the user already")]
+    Busy,
+    /// The rules cannot be read.
+    #[error("the user's rules cannot be used: {0}")]
+    Rulebook(String),
+    /// Something of the host itself ended early.
+    #[error("it could not be judged: {0}")]
+    Failed(String),
+    /// It cannot be recorded.
+    #[error("the audit log cannot be written, so nothing is done")]
+    Unrecorded,
+}
+
+impl Refused {
+    /// Returns who it was, as the audit log has it.
+    #[must_use]
+    pub fn by(&self) -> By {
+        match self {
+            Self::Rules { by, .. } => by.clone(),
+            Self::Person { .. } => By::Person,
+            Self::Nobody { .. } | Self::Busy | Self::Rulebook(_) | Self::Failed(_) | Self::Unrecorded => {
+                By::Nobody
+            }
+        }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Busy => Self::Busy { limit: MAX_WAITING as u64 },
+            // Where rules and logs are concerns their owner, not an agent.
+            Refused::Rulebook(_) => Self::Denied { why: "the user's rules cannot be used".to_owned() },
+            Refused::Unrecorded | Refused::Failed(_) => Self::Internal { reason: refused.to_string() },
+            Refused::Rules { told, .. } => Self::Denied { why: told.to_owned() },
+            Refused::Nobody { .. } => {
+                Self::Denied { why: "no rule allows it, and nobody is there to ask".to_owned() }
+            }
+            refused => Self::Denied { why: refused.to_string() },
+        }
+    }
+}
+
+/// Returns what the rules alone decide, if they do.
+pub(super) fn decided(ruling: &Ruling) -> Option<Result<Cleared, Refused>> {
+    match ruling.effect {
+        Effect::Allow => Some(Ok(Cleared::by_rules(ruling))),
+        Effect::Deny => {
+            let told = match ruling.because.first().map(|reason| &reason.ground) {
+                Some(Ground::Rule { .. }) => "a rule of the user's denies it",
+                Some(Ground::Preset { .. }) => "the user's settings deny it",
+                _ => "it may not be done here",
+            };
+            Some(Err(Refused::Rules { by: by(ruling), text: because(ruling), told }))
+        }
+        Effect::Ask => None,
+    }
+}
+
+fn by(ruling: &Ruling) -> By {
+    match ruling.because.first().map(|reason| &reason.ground) {
+        Some(Ground::Preset { preset, .. }) => By::Preset(preset.to_string()),
+        Some(_) => By::Rule(because(ruling)),
+        None => By::Nobody,
+    }
+}
+
+/// Returns the first reason, which has the ruling's own effect, without saying that again.
+pub(super) fn because(ruling: &Ruling) -> String {
+    let Some(reason) = ruling.because.first() else { return String::new() };
+    let text = reason.to_string();
+    text.strip_prefix(&format!("{}: ", reason.effect)).unwrap_or(&text).to_owned()
+}

@@ -1,0 +1,127 @@
+//! The audit log on disk: appended before an answer is sent, anchored elsewhere, verified by anyone.
+//!
+//! A log is a directory of files of JSON lines. Its anchor is one small file that lies elsewhere: where the log ends,
+//! and where what is kept of it begins. The anchor is also the lock between processes. Each entry is one write to the
+//! newest file and one to the anchor, so a process that is killed leaves at most one line that is torn or not anchored.
+//!
+//! A log that is found in another state than its anchor says goes on from the anchor, with an entry that tells what was
+//! found: what is missing stays missing for whoever verifies, and a crash does not keep the user from working. Entries
+//! that were not yet synced may be missing after a power cut, which looks as if they had been cut off.
+
+mod appending;
+mod error;
+mod place;
+mod reading;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bowline_state::audit::{Entry, Report};
+
+use appending::Writer;
+pub use error::AuditError;
+pub use reading::{Entries, Filter, entries, verify};
+
+/// How a log is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// A file that would become longer is followed by a new one.
+    pub max_file_bytes: u64,
+    /// So many files are kept; at least two.
+    pub max_files: usize,
+    /// When entries are on the disk.
+    pub sync: Sync,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { max_file_bytes: 16 << 20, max_files: 8, sync: Sync::AtTurnEnd }
+    }
+}
+
+/// When entries are on the disk and outlast a power cut. They outlast a crash of the process as soon as they are
+/// appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// When [`AuditLog::sync`] is called.
+    AtTurnEnd,
+    /// When they are appended.
+    Always,
+}
+
+/// An audit log that is open for appending. Several threads and processes may append to one.
+#[derive(Debug)]
+pub struct AuditLog {
+    writer: Mutex<Writer>,
+    directory: PathBuf,
+    anchor: PathBuf,
+}
+
+impl AuditLog {
+    /// Opens the log in a directory that is its own, or begins one. Directory and anchor are made private.
+    ///
+    /// The directory itself may not be a link, nor any file in it, nor the anchor; links on the way there are followed.
+    ///
+    /// # Errors
+    /// Fails if the directory or the anchor cannot be made, read and written, or if another process holds the anchor.
+    pub fn open(directory: &Path, anchor: &Path, settings: Settings) -> Result<Self, AuditError> {
+        let writer = Mutex::new(Writer::open(directory, anchor, settings)?);
+        Ok(Self { writer, directory: directory.to_owned(), anchor: anchor.to_owned() })
+    }
+
+    /// Returns where the log lies, and where its anchor does.
+    #[must_use]
+    pub fn places(&self) -> (&Path, &Path) {
+        (&self.directory, &self.anchor)
+    }
+
+    /// Says whether the log is as it was written. See [`verify`].
+    ///
+    /// # Errors
+    /// Fails if the log cannot be read.
+    pub fn verify(&self) -> Result<Report, AuditError> {
+        verify(&self.directory, &self.anchor)
+    }
+
+    /// Returns what the log says. See [`entries`].
+    ///
+    /// # Errors
+    /// Fails if the log cannot be read.
+    pub fn entries(&self, filter: Filter) -> Result<Entries, AuditError> {
+        entries(&self.directory, filter)
+    }
+
+    /// Appends an entry and returns its number. It blocks, for microseconds unless [`Sync::Always`] is set.
+    ///
+    /// # Errors
+    /// Fails if the entry is not in the log for certain. Then what it tells of may not be done.
+    pub fn append(&self, entry: &Entry) -> Result<u64, AuditError> {
+        self.writer().append(entry)
+    }
+
+    /// Appends an entry if nobody has to be waited for; none if somebody has.
+    pub fn append_at_hand(&self, entry: &Entry) -> Option<Result<u64, AuditError>> {
+        self.writer.try_lock().ok()?.append_at_hand(entry)
+    }
+
+    /// Waits until everything that was appended is on the disk.
+    ///
+    /// # Errors
+    /// Fails if the disk says no.
+    pub fn sync(&self) -> Result<(), AuditError> {
+        // The files are shared, so that nobody has to wait with appending.
+        let (log, anchor) = self.writer().files();
+        for file in [log, anchor] {
+            file.sync()?;
+        }
+        Ok(())
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A writer looks at the disk before each entry, so there is nothing that a panic could have left half done.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A file that is open, with its name.
+type Shared = Arc<place::Opened>;

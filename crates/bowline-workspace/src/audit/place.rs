@@ -1,0 +1,228 @@
+//! The directory of a log and its anchor: names, permissions, the lock.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bowline_state::audit::Anchor;
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use super::error::{AuditError, io_error};
+
+/// How long one waits for another process that holds the anchor.
+const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// An entry takes microseconds, so at first one only lets others go first.
+const EAGER_TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(1);
+/// So many files of a log are looked at. A log in use has no more than it is told to keep.
+const MAX_FILES: usize = 10_000;
+
+/// A file that is open, with its name.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+}
+
+/// An anchor with its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Written {
+    pub(super) anchor: Anchor,
+    // Invariant: what the anchor is written as.
+    text: String,
+}
+
+impl From<Anchor> for Written {
+    fn from(anchor: Anchor) -> Self {
+        Self { anchor, text: anchor.write() }
+    }
+}
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Read,
+    Append,
+    Overwrite,
+}
+
+impl Opened {
+    /// Opens a plain file that is no link; a new one is private, and one that is written is made so.
+    pub(super) fn open(path: &Path, mode: Mode) -> Result<Self, AuditError> {
+        let mut options = OpenOptions::new();
+        options.read(true).mode(0o600);
+        match mode {
+            Mode::Read => {}
+            Mode::Append => _ = options.append(true).create(true),
+            Mode::Overwrite => _ = options.write(true).create(true).truncate(false),
+        }
+        // A pipe in the place of a file would keep one waiting.
+        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+        let not_plain = || AuditError::NotPlain { path: path.to_owned(), what: "file" };
+        let file = options.open(path).map_err(|error| match error.raw_os_error() {
+            Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => not_plain(),
+            _ => io_error("open", path)(error),
+        })?;
+        let found = file.metadata().map_err(io_error("look at", path))?;
+        if !found.is_file() {
+            return Err(not_plain());
+        }
+        if mode != Mode::Read && found.mode() & 0o777 != 0o600 {
+            file.set_permissions(Permissions::from_mode(0o600)).map_err(io_error("make private", path))?;
+        }
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Returns how long the file is; none if it is gone from its directory.
+    pub(super) fn length(&self) -> Result<Option<u64>, AuditError> {
+        let found = self.file.metadata().map_err(io_error("look at", &self.path))?;
+        Ok((found.nlink() > 0).then_some(found.len()))
+    }
+
+    pub(super) fn sync(&self) -> Result<(), AuditError> {
+        self.file.sync_data().map_err(io_error("sync", &self.path))
+    }
+
+    /// Reads as much as there is, up to the length of `buffer`.
+    pub(super) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, AuditError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(io_error("read", &self.path)(error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Returns the anchor in this file; none if it is empty or unreadable. One that is as it was known is not read anew.
+    pub(super) fn anchor(&self, known: Option<&Written>) -> Result<Option<Anchor>, AuditError> {
+        let mut buffer = [0; Anchor::BYTES + 1];
+        let count = self.read_at(&mut buffer, 0)?;
+        let text = &buffer[..count];
+        match known {
+            Some(known) if known.text.as_bytes() == text => Ok(Some(known.anchor)),
+            _ => Ok(Anchor::read(text).ok()),
+        }
+    }
+
+    pub(super) fn write_anchor(&self, anchor: &Written) -> Result<(), AuditError> {
+        let written = self.file.write_all_at(anchor.text.as_bytes(), 0);
+        written.map_err(io_error("write the audit log's anchor", &self.path))
+    }
+
+    /// Takes the lock alone, if nobody has it.
+    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
+        flock(&self.file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| Locked { file: &self.file })
+    }
+
+    pub(super) fn lock(&self, operation: Sharing) -> Result<Locked<'_>, AuditError> {
+        let operation = match operation {
+            Sharing::Alone => FlockOperation::NonBlockingLockExclusive,
+            Sharing::WithReaders => FlockOperation::NonBlockingLockShared,
+        };
+        let mut tries = 0;
+        let mut deadline = None;
+        loop {
+            match flock(&self.file, operation) {
+                Ok(()) => return Ok(Locked { file: &self.file }),
+                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(io_error("lock", &self.path)(error.into())),
+            }
+            tries += 1;
+            if tries < EAGER_TRIES {
+                thread::yield_now();
+                continue;
+            }
+            let now = Instant::now();
+            if now > *deadline.get_or_insert(now + LOCK_WAIT) {
+                return Err(AuditError::Held { path: self.path.clone() });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Who else may hold a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sharing {
+    Alone,
+    WithReaders,
+}
+
+/// A lock, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Locked<'a> {
+    file: &'a File,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // It cannot fail for a lock that is held, and the end of the process gives it back too.
+        _ = flock(self.file, FlockOperation::Unlock);
+    }
+}
+
+/// Makes a directory if there is none, and makes it private.
+pub(super) fn prepare(directory: &Path) -> Result<(), AuditError> {
+    make(directory)?;
+    let found = directory.symlink_metadata().map_err(io_error("look at", directory))?;
+    if !found.is_dir() {
+        return Err(AuditError::NotPlain { path: directory.to_owned(), what: "directory" });
+    }
+    if found.mode() & 0o777 != 0o700 {
+        let private = Permissions::from_mode(0o700);
+        fs::set_permissions(directory, private).map_err(io_error("make private", directory))?;
+    }
+    Ok(())
+}
+
+/// Makes a directory that only its owner can enter, unless there is one.
+pub(super) fn make(directory: &Path) -> Result<(), AuditError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map_err(io_error("make the directory", directory)),
+    }
+}
+
+pub(super) fn sync_directory(directory: &Path) -> Result<(), AuditError> {
+    File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error("sync", directory))
+}
+
+/// Returns the name of a file of the log by its number.
+pub(super) fn name(number: u64) -> String {
+    format!("audit-{number:08}.jsonl")
+}
+
+/// Returns the numbers of the files in a directory, in order. A directory that is not there has none.
+pub(super) fn numbers(directory: &Path) -> Result<Vec<u64>, AuditError> {
+    let listing = match fs::read_dir(directory) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io_error("list", directory)(error)),
+    };
+    let mut numbers = Vec::new();
+    for entry in listing {
+        let found = entry.map_err(io_error("list", directory))?.file_name();
+        let digits = found.to_str().and_then(|name| name.strip_prefix("audit-")?.strip_suffix(".jsonl"));
+        let number = digits.and_then(|digits| digits.parse().ok()).filter(|number| {
+            // Another way to write the number is another file.
+            found.to_str() == Some(&name(*number))
+        });
+        numbers.extend(number);
+        if numbers.len() > MAX_FILES {
+            let why = format!("it has more than {MAX_FILES} files of a log, move some away");
+            return Err(io_error("list", directory)(io::Error::other(why)));
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}

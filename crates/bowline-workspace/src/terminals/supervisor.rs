@@ -1,0 +1,348 @@
+//! The process between a host and a command: it owns everything that the command starts, and outlives none of it.
+//!
+//! It is a process of its own because only a process can take in the orphans of another one: whatever a command starts,
+//! and however it tries to leave, is a descendant of the supervisor. The host talks to it over a socket, which is its
+//! standard input. When the host dies, however suddenly, the socket closes, and the supervisor ends the command.
+//!
+//! A command can kill its supervisor. So there are two of them: the outer one, the *keeper*, only waits for the inner
+//! one to end, and kills what that left.
+//!
+//! What it runs in itself is none of the command's doing: its environment is empty, and limits that the kernel keeps
+//! are set for the command alone where that can be.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, WaitOptions, getpid, getrlimit, set_child_subreaper,
+    set_parent_process_death_signal, setpgid, setpriority_process, setrlimit, setsid, wait,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+
+use super::job::{Ended, Failed, Job, KEEP, MAX_LINE, Report, ResourceLimits};
+use super::tree;
+
+mod confine;
+mod keeper;
+mod pty;
+
+// How soon it is looked at what the command takes, and how often after that: ever more seldom, unless it takes much.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_secs(1);
+
+// How long what a pseudo-terminal holds is waited for when the command has ended but others keep it open.
+const PTY_TAIL: Duration = Duration::from_millis(100);
+
+// How long to wait before those who were killed are looked for again.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// Runs a supervisor: what a program has to do, and nothing before it, if it was started as its own
+/// [`Supervisor`](super::Supervisor).
+///
+/// The caller returns the code from `main`, and passes on the arguments of the program, its name first: it starts itself once
+/// more. Standard input is the channel to the host, standard output and error are
+/// where the command's output goes.
+#[must_use]
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match supervise(arguments.into_iter().collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Nobody reads what it would say: the host sees the channel close.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+enum Event {
+    /// The host wants the command ended, or is gone.
+    Kill,
+    /// The command itself ended.
+    Exited(Ended),
+    /// There is no process left.
+    Empty,
+    /// Everything that was in the pseudo-terminal has been passed on. It is not to be closed before the end.
+    PtyEnded(pty::Pty),
+}
+
+fn supervise(arguments: Vec<OsString>) -> io::Result<()> {
+    let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    // Nobody but the command holds its output open, and nobody but the supervisor the channel.
+    let null = fs::File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    dup2_stderr(&null)?;
+    set_child_subreaper(Some(getpid()))?;
+    // A command may stop its supervisor. It goes on at the latest when the host is gone, and sees that it is.
+    set_parent_process_death_signal(Some(Signal::CONT))?;
+
+    let mut lines = BufReader::new(control.try_clone()?).take(MAX_LINE);
+    let mut line = String::new();
+    lines.read_line(&mut line)?;
+    if line == KEEP {
+        return keeper::keep(&arguments, control, lines.into_inner(), output);
+    }
+    let job: Job = serde_json::from_str(&line).map_err(io::Error::other)?;
+    // What is left should both be killed is known by the keeper's session. A pseudo-terminal needs one of its own.
+    match job.pty {
+        Some(_) => drop(setsid()?),
+        None => setpgid(None, None)?,
+    }
+    if let Some(scratch) = &job.scratch {
+        fs::DirBuilder::new().mode(0o700).create(scratch)?;
+    }
+    let done = run(&job, control, lines.into_inner(), output);
+    if let Some(scratch) = &job.scratch {
+        fs::remove_dir_all(scratch)?;
+    }
+    done
+}
+
+fn run(job: &Job, mut control: UnixStream, orders: BufReader<UnixStream>, output: OwnedFd) -> io::Result<()> {
+    let (events, received) = sync_channel(16);
+    let (command, pty) = match start(job, output) {
+        Ok(started) => started,
+        Err(failed) => return tell(&mut control, &Report::Failed(failed)),
+    };
+    tell(&mut control, &Report::Started(getpid().as_raw_pid()))?;
+    let copying = pty.is_some();
+    if let Some(mut pty) = pty {
+        let events = events.clone();
+        thread::spawn(move || {
+            pty.copy();
+            say(&events, Event::PtyEnded(pty));
+        });
+    }
+    let reaped = events.clone();
+    thread::spawn(move || reap(command, &reaped));
+    thread::spawn(move || obey(orders, &events));
+    let (limits, grace) = (job.limits, job.grace);
+    let mut owner = Owner { control, limits, grace, copying, pty: None, exit: None, end: None };
+    owner.own(&received)
+}
+
+/// Owns a running command until nothing of it is left.
+struct Owner {
+    control: UnixStream,
+    limits: ResourceLimits,
+    grace: Duration,
+    // Whether there may still be something in a pseudo-terminal.
+    copying: bool,
+    pty: Option<pty::Pty>,
+    // How the command ended, and when the host is told at the latest.
+    exit: Option<(Ended, Instant)>,
+    // When the command was asked to end, the moment from which on it is killed.
+    end: Option<Instant>,
+}
+
+impl Owner {
+    fn own(&mut self, events: &Receiver<Event>) -> io::Result<()> {
+        let mut pause = FIRST_LOOK;
+        let mut look = Instant::now() + pause;
+        loop {
+            let wake = self.end.unwrap_or(look).min(self.exit.map_or(look, |(_, latest)| latest));
+            let event = events.recv_timeout(wake.saturating_duration_since(Instant::now()));
+            match event {
+                Ok(Event::Kill) => self.ask_to_end(),
+                Ok(Event::Exited(ended)) => self.exit = Some((ended, Instant::now() + PTY_TAIL)),
+                Ok(Event::PtyEnded(pty)) => (self.copying, self.pty) = (false, Some(pty)),
+                Ok(Event::Empty) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::BrokenPipe.into()),
+            }
+            let now = Instant::now();
+            if self.exit.is_some_and(|(_, latest)| !self.copying || now >= latest) {
+                self.tell_exit();
+            }
+            if self.end.is_some_and(|end| now >= end) {
+                kill_all();
+                self.end = Some(now + AGAIN);
+            }
+            if now >= look {
+                pause = if self.look() { FIRST_LOOK } else { (2 * pause).min(LOOK) };
+                look = now + pause;
+            }
+        }
+        // With nobody left to hold it open, the pseudo-terminal ends by itself.
+        while self.copying {
+            match events.recv_timeout(Duration::from_secs(5)) {
+                Ok(Event::PtyEnded(pty)) => (self.copying, self.pty) = (false, Some(pty)),
+                Ok(_) => {}
+                Err(_) => self.copying = false,
+            }
+        }
+        self.tell_exit();
+        tell(&mut self.control, &Report::Gone)
+    }
+
+    fn tell_exit(&mut self) {
+        if let Some((ended, _)) = self.exit.take() {
+            self.tell(&Report::Exited(ended));
+        }
+    }
+
+    /// Asks everybody to end, and has them killed after a grace.
+    fn ask_to_end(&mut self) {
+        if self.end.is_none() {
+            let processes = tree::descendants(getpid());
+            tree::signal(&processes, Signal::TERM);
+            // One that was stopped has to run to see it.
+            tree::signal(&processes, Signal::CONT);
+            self.end = Some(Instant::now() + self.grace);
+        }
+    }
+
+    /// Ends the command if it takes too much. Returns whether it should be looked at again soon.
+    fn look(&mut self) -> bool {
+        let (limits, own) = (self.limits, getpid());
+        if self.end.is_some() || (limits.processes.is_none() && limits.memory.is_none()) {
+            return false;
+        }
+        let processes = tree::descendants(own);
+        let count = processes.len() as u64;
+        let memory = limits.memory.map_or(0, |_| processes.iter().map(|pid| tree::memory(*pid)).sum());
+        let exceeded = match (limits.processes, limits.memory) {
+            (Some(limit), _) if count > limit => {
+                format!("the command had {count} processes, the limit is {limit}")
+            }
+            (_, Some(limit)) if memory > limit => {
+                format!("the command had {memory} bytes of memory in use, the limit is {limit}")
+            }
+            (most, largest) => {
+                return most.is_some_and(|limit| count > limit / 4)
+                    || largest.is_some_and(|limit| memory > limit / 4);
+            }
+        };
+        // Asked to end, it would only take more.
+        kill_all();
+        self.end = Some(Instant::now());
+        self.tell(&Report::Exceeded(exceeded));
+        false
+    }
+
+    /// Tells the host something. If it is gone, the channel says so too.
+    fn tell(&mut self, report: &Report) {
+        tell(&mut self.control, report).unwrap_or_default();
+    }
+}
+
+/// Kills every descendant. All are stopped first, so that none can start others meanwhile.
+fn kill_all() {
+    // Among thousands of processes that all want to run, it would hardly get its turn. Only some users may do that.
+    setpriority_process(None, -10).unwrap_or_default();
+    tree::kill(&tree::stop(getpid()), getpid());
+}
+
+fn tell(control: &mut UnixStream, report: &Report) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report).map_err(io::Error::other)?;
+    line.push(b'\n');
+    control.write_all(&line)
+}
+
+/// Says something to the owner, who ends with the process: nobody is left to miss it.
+fn say(events: &SyncSender<Event>, event: Event) {
+    events.send(event).unwrap_or_default();
+}
+
+/// Takes note of every descendant that ends. With no child left there is no descendant, because orphans become
+/// children.
+fn reap(command: Pid, events: &SyncSender<Event>) {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == command => {
+                let code = status.exit_status().map(Ended::Code);
+                let signal = || status.terminating_signal().map(Ended::Signal);
+                say(events, Event::Exited(code.or_else(signal).unwrap_or(Ended::Code(-1))));
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return say(events, Event::Empty),
+        }
+    }
+}
+
+/// Waits for the host to say anything, which can only be one thing, or to go away.
+fn obey(mut orders: BufReader<UnixStream>, events: &SyncSender<Event>) {
+    let mut byte = [0];
+    loop {
+        match orders.read(&mut byte) {
+            Ok(1..) => say(events, Event::Kill),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(0) | Err(_) => return say(events, Event::Kill),
+        }
+    }
+}
+
+/// Starts the command.
+fn start(job: &Job, output: OwnedFd) -> Result<(Pid, Option<pty::Pty>), Failed> {
+    let system = |error: io::Error| Failed::System(error.to_string());
+    let (program, args) = job.argv.split_first().ok_or(Failed::NotFound)?;
+    limit(&job.limits);
+    let mut command = Command::new(program);
+    command.args(args).env_clear().envs(job.env.iter().map(|(name, value)| (name, value)));
+    command.process_group(0);
+    let mut pty = None;
+    match job.pty {
+        None => {
+            let errors = output.try_clone().map_err(system)?;
+            command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        }
+        Some(size) => {
+            let (opened, other) = pty::Pty::open(size, output).map_err(system)?;
+            let clone = || other.try_clone().map_err(system);
+            command.stdin(clone()?).stdout(clone()?).stderr(clone()?);
+            pty = Some((opened, other));
+        }
+    }
+    // What the system ends first when memory is short should be the command, not whoever runs it.
+    let score = Path::new("/proc/self/oom_score_adj");
+    let own = fs::read(score).and_then(|own| fs::write(score, "500").map(|()| own));
+    let spawned = match &job.confinement {
+        None => command.spawn().map_err(|error| failed(&error)),
+        Some(confinement) => confine::spawn(&mut command, confinement, job.scratch.as_deref(), pty.is_some()),
+    };
+    if let Ok(own) = own {
+        fs::write(score, own).unwrap_or_default();
+    }
+    let pid = i32::try_from(spawned?.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| Failed::System("the command has no process id".to_owned()))?;
+    let pty = match pty {
+        None => None,
+        Some((pty, other)) => {
+            pty::bring_to_front(&other, pid);
+            Some(pty)
+        }
+    };
+    Ok((pid, pty))
+}
+
+fn failed(error: &io::Error) -> Failed {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Failed::NotFound,
+        io::ErrorKind::PermissionDenied => Failed::Denied,
+        _ => Failed::System(error.to_string()),
+    }
+}
+
+/// Limits this process, and so all that it starts. A limit that is lower already stays.
+fn limit(limits: &ResourceLimits) {
+    let set = |resource, limit: Option<u64>| {
+        let Some(limit) = limit else { return };
+        let now = getrlimit(resource);
+        let lower = |now: Option<u64>| Some(now.map_or(limit, |now| now.min(limit)));
+        // A system that does not let it be lowered has a stricter rule already.
+        setrlimit(resource, Rlimit { current: lower(now.current), maximum: lower(now.maximum) })
+            .unwrap_or_default();
+    };
+    set(Resource::Core, Some(0));
+    set(Resource::Nofile, limits.open_files);
+    set(Resource::Data, limits.memory_each);
+    set(Resource::Nproc, limits.user_processes);
+}

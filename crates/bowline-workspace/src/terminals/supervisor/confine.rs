@@ -1,0 +1,95 @@
+//! Starting a command that the kernel keeps in.
+//!
+//! Landlock and seccomp hold for the thread that asks for them and for what it starts. A thread is made for that, so
+//! that the supervisor stays free to clean up, and out of reach of the command's signals.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+
+use landlock::{
+    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetStatus, Scope,
+};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+
+use super::super::job::{Confinement, Failed};
+use super::failed;
+
+// The first version that restricts all ways to change a file's content: without cutting to a length it is no use.
+const NEEDED: ABI = ABI::V3;
+
+// What every command may write to.
+const DEVICES: [&str; 3] = ["/dev/null", "/dev/full", "/dev/zero"];
+const TERMINALS: [&str; 2] = ["/dev/tty", "/dev/pts"];
+
+const EACCES: u32 = 13;
+
+/// Starts the command, confined.
+pub(super) fn spawn(
+    command: &mut Command,
+    confinement: &Confinement,
+    scratch: Option<&Path>,
+    pty: bool,
+) -> Result<Child, Failed> {
+    let spawned = thread::scope(|scope| {
+        let confined = scope.spawn(|| {
+            restrict_files(confinement, scratch, pty).map_err(Failed::Unconfinable)?;
+            if !confinement.network {
+                restrict_network().map_err(Failed::Unconfinable)?;
+            }
+            command.spawn().map_err(|error| failed(&error))
+        });
+        confined.join()
+    });
+    spawned.unwrap_or_else(|_| Err(Failed::Unconfinable("the thread that confines ended early".to_owned())))
+}
+
+fn restrict_files(confinement: &Confinement, scratch: Option<&Path>, pty: bool) -> Result<(), String> {
+    let everything = AccessFs::from_write(NEEDED);
+    let asked = || {
+        let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+        let ruleset = ruleset.handle_access(everything)?.set_compatibility(CompatLevel::BestEffort);
+        ruleset.scope(Scope::from_all(ABI::V6))?.create()
+    };
+    let mut ruleset = asked().map_err(|why| format!("the kernel does not confine files: {why}"))?;
+    let own = confinement.writable.iter().map(|path| (path.as_path(), true));
+    let own = own.chain(scratch.map(|path| (path, true)));
+    let devices = DEVICES.iter().chain(TERMINALS.iter().filter(|_| pty)).map(|path| (Path::new(path), false));
+    for (path, needed) in own.chain(devices) {
+        let opened = match PathFd::new(path) {
+            Ok(opened) => opened,
+            Err(_) if !needed => continue,
+            Err(why) => return Err(format!("cannot open {}: {why}", path.display())),
+        };
+        let access = if path.is_dir() { everything } else { everything & AccessFs::from_file(NEEDED) };
+        ruleset = ruleset
+            .add_rule(PathBeneath::new(opened, access))
+            .map_err(|why| format!("cannot allow {}: {why}", path.display()))?;
+    }
+    let status = ruleset.restrict_self().map_err(|why| format!("the kernel does not confine: {why}"))?;
+    match status.ruleset {
+        // What may be missing is only the protection of other processes from its signals.
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced if status.no_new_privs => Ok(()),
+        _ => Err("the kernel does not confine files".to_owned()),
+    }
+}
+
+fn restrict_network() -> Result<(), String> {
+    let (architecture, socket, ring) = if cfg!(target_arch = "x86_64") {
+        (TargetArch::x86_64, 41, 425)
+    } else if cfg!(target_arch = "aarch64") {
+        (TargetArch::aarch64, 198, 425)
+    } else {
+        return Err("it is not known how to forbid sockets on this kind of processor".to_owned());
+    };
+    // On x86_64 the same calls can be made by numbers with this bit set, if the kernel was built so.
+    let other = 0x4000_0000;
+    let rules: BTreeMap<i64, Vec<_>> =
+        [socket, ring, socket | other, ring | other].into_iter().map(|call| (call, Vec::new())).collect();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(EACCES), architecture)
+        .and_then(BpfProgram::try_from)
+        .map_err(|why| format!("sockets cannot be forbidden: {why}"))?;
+    apply_filter(&filter).map_err(|why| format!("the kernel does not forbid sockets: {why}"))
+}

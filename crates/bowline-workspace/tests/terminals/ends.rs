@@ -1,0 +1,344 @@
+//! Processes that do not want to end, and hosts that end suddenly.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bowline_workspace::terminals::{Settings, Size};
+
+use super::lab::{LONG, Lab, code, signal};
+
+/// Where a host finds its project: a test that finds it is the host of another run of itself.
+const HOST: &str = "BOWLINE_TEST_HOST";
+
+/// Runs a line that opens the pipe `hold` on descriptor 9 and says `ready`; releases it; waits until nobody has the pipe.
+async fn check(line: &str) {
+    let lab = Lab::new();
+    let thread = lab.thread("hold");
+    let id = lab.start(&format!("exec 9>hold; {line}")).await;
+    lab.until(&id, "ready").await;
+    let begun = Instant::now();
+    lab.terminals.release(&id).await.unwrap();
+    thread.ends().await;
+    // The grace is 0.3 s.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_whole_tree_ends() {
+    check("(sleep 1000 & sleep 1000 & echo ready; wait) & wait").await;
+}
+
+#[tokio::test]
+async fn a_daemon_ends() {
+    check("(setsid sh -c 'setsid sh -c \"echo ready; sleep 1000\" & exit' & exit); sleep 1000").await;
+}
+
+#[tokio::test]
+async fn nohup_is_no_help() {
+    check("nohup sh -c 'trap \"\" HUP; echo ready; sleep 1000' & wait").await;
+}
+
+#[tokio::test]
+async fn ignoring_the_request_to_end_is_no_help() {
+    check("trap '' TERM INT HUP; echo ready; while :; do sleep 1000; done").await;
+}
+
+#[tokio::test]
+async fn starting_again_is_no_help() {
+    check("trap '(trap \"\" TERM; while :; do sleep 0.01; done) & (setsid sleep 1000) &' TERM; echo ready; while :; do sleep 0.01; done")
+        .await;
+}
+
+#[tokio::test]
+async fn being_stopped_is_no_help() {
+    check("sh -c 'echo ready; kill -STOP $$; sleep 1000' & wait").await;
+}
+
+#[tokio::test]
+async fn a_deep_chain_ends() {
+    check(
+        "n=${n:-0}; f() { if [ $1 -lt 200 ]; then (f $(($1+1)); :); else echo ready; sleep 1000; fi; }; f 0",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn the_background_neither_delays_the_exit_nor_outlives_the_terminal() {
+    let lab = Lab::new();
+    let thread = lab.thread("hold");
+    let id = lab.start("exec 9>hold; sleep 1000 & echo done").await;
+    assert_eq!(Some(lab.wait(&id).await), code(0));
+    let shown = lab.terminals.output(&id).await.unwrap();
+    assert_eq!(shown.text, "done\n");
+    lab.terminals.release(&id).await.unwrap();
+    thread.ends().await;
+}
+
+#[tokio::test]
+async fn a_noisy_background_does_not_delay_the_exit() {
+    let lab = Lab::new();
+    let id = lab.start("yes & echo done; exit 3").await;
+    assert_eq!(Some(lab.wait(&id).await), code(3));
+    lab.terminals.release(&id).await.unwrap();
+}
+
+#[tokio::test]
+async fn output_of_the_background_is_still_shown() {
+    let lab = Lab::new();
+    drop(lab.thread("go"));
+    let id = lab.start("(read line < go; echo late $line) & echo early").await;
+    lab.wait(&id).await;
+    assert_eq!(lab.terminals.output(&id).await.unwrap().text, "early\n");
+    lab.tell("go").await;
+    let shown = lab.until(&id, "late go\n").await;
+    assert_eq!(shown.text, "early\nlate go\n");
+}
+
+#[tokio::test]
+async fn the_last_handle_takes_everything_with_it() {
+    let lab = Lab::new();
+    let thread = lab.thread("hold");
+    let id = lab.start("exec 9>hold; setsid sleep 1000 & echo ready; wait").await;
+    lab.until(&id, "ready").await;
+    drop(lab.terminals.clone());
+    assert_eq!(lab.terminals.output(&id).await.unwrap().exit, None);
+    drop(lab.terminals);
+    thread.ends().await;
+}
+
+#[tokio::test]
+async fn a_start_that_nobody_waits_for_is_undone() {
+    let lab = Lab::with(|settings| settings.limits.terminals = 1);
+    for _ in 0..20 {
+        let prepared = lab.terminals.prepare(super::lab::shell("sleep 1000")).unwrap();
+        let start = lab.terminals.start(prepared);
+        tokio::select! {
+            biased;
+            started = start => { lab.terminals.release(&started.unwrap()).await.unwrap(); }
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    // The place is free.
+    assert_eq!(lab.run("true").await.exit, code(0));
+}
+
+#[tokio::test]
+async fn nothing_starts_after_the_end_of_the_session() {
+    let lab = Lab::new();
+    let prepared = lab.terminals.prepare(super::lab::shell("sleep 1000")).unwrap();
+    lab.terminals.release_all().await;
+    let refused = lab.terminals.start(prepared).await.unwrap_err();
+    assert_eq!(refused.to_string(), "the session has ended: it runs no more commands");
+}
+
+#[tokio::test]
+async fn a_start_that_is_under_way_ends_with_the_session() {
+    let lab = Lab::new();
+    let thread = lab.thread("hold");
+    // However far it has come, it is not left running.
+    let held = std::fs::File::options().write(true).open(lab.root.join("hold")).unwrap();
+    let prepared = lab.terminals.prepare(super::lab::shell("exec 9>hold; sleep 1000")).unwrap();
+    let (started, ()) = tokio::join!(biased; lab.terminals.start(prepared), lab.terminals.release_all());
+    assert_eq!(started.unwrap_err().to_string(), "the session has ended: it runs no more commands");
+    drop(held);
+    thread.ends().await;
+}
+
+#[tokio::test]
+async fn who_waits_for_an_exit_keeps_nothing_running() {
+    let lab = Lab::new();
+    let thread = lab.thread("hold");
+    let id = lab.start("exec 9>hold; echo ready; sleep 1000").await;
+    lab.until(&id, "ready").await;
+    let exit = lab.terminals.exit(&id);
+    drop(lab.terminals);
+    assert_eq!(exit.await.ok(), signal("SIGTERM"));
+    thread.ends().await;
+}
+
+#[tokio::test]
+async fn a_command_that_kills_its_supervisor_ends_with_it() {
+    let lab = Lab::new();
+    let thread = lab.thread("hold");
+    drop(lab.thread("go"));
+    let id = lab
+        .start("exec 9>hold; setsid sleep 1000 & sleep 1000 & echo ready; read go < go; kill -9 $PPID; sleep 1000")
+        .await;
+    lab.until(&id, "ready").await;
+    lab.tell("go").await;
+    assert_eq!(Some(lab.wait(&id).await), signal("SIGKILL"));
+    thread.ends().await;
+    assert_eq!(lab.terminals.output(&id).await.unwrap().text, "ready\n");
+    lab.terminals.release(&id).await.unwrap();
+}
+
+/// Has a command kill whoever a shell word names, when it has started what nobody knows but as a descendant.
+async fn check_killing(whom: &str, change: impl FnOnce(&mut Settings)) {
+    let lab = Lab::with(change);
+    let thread = lab.thread("hold");
+    drop(lab.thread("go"));
+    let line = format!(
+        "exec 9>hold; keeper=$(cut -d' ' -f4 /proc/$PPID/stat); setsid env -i /bin/sleep 1000 & \
+         env -i /bin/sleep 1000 & echo ready; read go < go; kill -9 {whom}; sleep 1000"
+    );
+    let id = lab.start(&line).await;
+    lab.until(&id, "ready").await;
+    lab.tell("go").await;
+    assert_eq!(Some(lab.wait(&id).await), signal("SIGKILL"));
+    thread.ends().await;
+    lab.terminals.release(&id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_that_kills_its_supervisor_leaves_nothing() {
+    check_killing("$PPID", |_| {}).await;
+    check_killing("$PPID", |settings| settings.pty = Some(Size::default())).await;
+}
+
+#[tokio::test]
+async fn a_command_that_kills_the_keeper_leaves_nothing() {
+    check_killing("$keeper", |_| {}).await;
+    check_killing("$keeper", |settings| settings.pty = Some(Size::default())).await;
+}
+
+#[tokio::test]
+async fn a_command_that_stops_its_supervisor_ends_all_the_same() {
+    let lab = Lab::new();
+    let thread = lab.thread("hold");
+    drop(lab.thread("go"));
+    let id = lab
+        .start("exec 9>hold; setsid sleep 1000 & read go < go; kill -STOP $PPID; echo ready; sleep 1000")
+        .await;
+    lab.tell("go").await;
+    lab.until(&id, "ready").await;
+    lab.terminals.release(&id).await.unwrap();
+    thread.ends().await;
+}
+
+#[tokio::test]
+async fn too_many_processes_end_the_command() {
+    let lab = Lab::with(|settings| settings.resources.processes = Some(50));
+    let thread = lab.thread("hold");
+    let id = lab.start("exec 9>hold; while :; do sleep 1000 & done").await;
+    assert_eq!(Some(lab.wait(&id).await), signal("SIGKILL"));
+    thread.ends().await;
+    let text = lab.terminals.output(&id).await.unwrap().text;
+    assert!(text.contains("processes, the limit is 50: it was ended\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_fork_bomb_is_put_out() {
+    let lab = Lab::with(|settings| settings.resources.processes = Some(100));
+    let thread = lab.thread("hold");
+    // Every process has a session of its own, so no group has them all. Unless it is put out, there will be 2,000.
+    let bomb =
+        "[ $1 -lt 10 ] || exec sleep 1000; setsid sh bomb $(($1+1)) & setsid sh bomb $(($1+1)) & wait\n";
+    fs::write(lab.root.join("bomb"), bomb).unwrap();
+    let id = lab.start("exec 9>hold; sh bomb 0").await;
+    lab.wait(&id).await;
+    thread.ends().await;
+    let text = lab.terminals.output(&id).await.unwrap().text;
+    assert!(text.contains("processes, the limit is 100: it was ended\n"), "{text}");
+}
+
+#[tokio::test]
+async fn too_much_memory_ends_the_command() {
+    let lab = Lab::with(|settings| settings.resources.memory = Some(64 * 1024 * 1024));
+    let id = lab.start("head -c 100000000 /dev/zero | (cat; sleep 1000) | tail -n 1").await;
+    assert_eq!(Some(lab.wait(&id).await), signal("SIGKILL"));
+    let shown = lab.terminals.output(&id).await.unwrap();
+    assert!(
+        shown.text.ends_with(" bytes of memory in use, the limit is 67108864: it was ended\n"),
+        "{shown:?}"
+    );
+}
+
+#[tokio::test]
+async fn limits_hold_for_every_process() {
+    let lab = Lab::with(|settings| {
+        settings.resources.memory_each = Some(256 * 1024 * 1024);
+        settings.resources.open_files = Some(64);
+    });
+    let shown = lab.run("ulimit -n; ulimit -d; ulimit -c; ulimit -Hn").await;
+    assert_eq!(shown.text, "64\n262144\n0\n64\n");
+}
+
+#[tokio::test]
+async fn a_supervisor_that_is_none_is_refused() {
+    let lab = Lab::with(|settings| settings.supervisor.program = "/bin/true".into());
+    let refused = lab.refused(super::lab::argv(&["true"])).await;
+    assert_eq!(refused, "the supervisor of the command cannot be used: it ended early");
+    let lab = Lab::with(|settings| settings.supervisor.program = "/no/where".into());
+    let refused = lab.refused(super::lab::argv(&["true"])).await;
+    assert_eq!(
+        refused,
+        "the supervisor of the command cannot be used: No such file or directory (os error 2)"
+    );
+    let lab = Lab::with(|settings| settings.supervisor.program = "true".into());
+    let refused = lab.refused(super::lab::argv(&["true"])).await;
+    assert_eq!(
+        refused,
+        "the supervisor of the command cannot be used: its program has to be an absolute path"
+    );
+}
+
+#[tokio::test]
+async fn nothing_outlives_a_host_that_is_killed() {
+    if let Some(hold) = env::var_os(HOST) {
+        return host(Path::new(&hold)).await;
+    }
+    let lab = Lab::new();
+    let thread = lab.thread("hold");
+    let mut host = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "ends::nothing_outlives_a_host_that_is_killed", "--nocapture"])
+        .env(HOST, lab.root.join("hold"))
+        .env("TMPDIR", &lab.root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(host.stdout.take().unwrap()).lines();
+    let ready = lines.map_while(Result::ok).any(|line| line.contains("five run"));
+    assert!(ready);
+    host.kill().unwrap();
+    host.wait().unwrap();
+    let pids = thread.ends().await;
+    assert_eq!(pids.lines().count(), 10, "{pids}");
+    for pid in pids.lines() {
+        // The last thing a process does is to close what it holds; then it is reaped.
+        let gone = tokio::task::spawn_blocking({
+            let stat = Path::new("/proc").join(pid).join("stat");
+            move || {
+                let begun = Instant::now();
+                while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z")) {
+                    assert!(begun.elapsed() < LONG, "{} is left", stat.display());
+                    std::thread::yield_now();
+                }
+            }
+        });
+        gone.await.unwrap();
+    }
+}
+
+/// Runs five commands that do not want to end, and waits to be killed.
+async fn host(hold: &Path) {
+    let lab = Lab::new();
+    drop(lab.thread("go"));
+    let line = format!(
+        "exec 9>{}; echo $$ >&9; trap '' TERM; setsid sh -c 'echo $$ >&9; echo ready; exec sleep 1000' & \
+         read go < go; kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat) $PPID; echo stopped; sleep 1000; sleep 1000",
+        hold.display()
+    );
+    for _ in 0..5 {
+        let id = lab.start(&line).await;
+        lab.until(&id, "ready").await;
+        lab.tell("go").await;
+        lab.until(&id, "stopped").await;
+    }
+    std::io::stdout().write_all(b"five run\n").unwrap();
+    std::future::pending().await
+}

@@ -1,0 +1,132 @@
+//! Many commands and much output: what they took is given back.
+
+use std::env;
+use std::fs;
+use std::process::{Command, Stdio};
+
+use bowline_workspace::terminals::{Asked, MAX_RELEASED};
+
+use super::lab::{LONG, Lab, code, shell};
+
+/// A test that finds this runs alone in its process, so that it can count what the process has.
+const ALONE: &str = "BOWLINE_TEST_ALONE";
+
+/// Runs a test in a process of its own. Returns whether this is that process.
+fn alone(test: &str) -> bool {
+    if env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let run = Command::new(env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(ALONE, "1")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{stdout}{stderr}");
+    false
+}
+
+/// What this process has.
+#[derive(Debug, PartialEq, Eq)]
+struct Held {
+    descriptors: usize,
+    threads: usize,
+    children: String,
+}
+
+fn held() -> Held {
+    let count = |directory: &str| fs::read_dir(directory).unwrap().count();
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let children =
+        tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")).unwrap()).collect();
+    Held { descriptors: count("/proc/self/fd"), threads: count("/proc/self/task"), children }
+}
+
+fn memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let used = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    used.split_whitespace().next().unwrap().parse::<u64>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn a_thousand_short_commands_lose_nothing_and_leave_nothing() {
+    if !alone("torture::a_thousand_short_commands_lose_nothing_and_leave_nothing") {
+        return;
+    }
+    let lab = Lab::new();
+    lab.run("echo warm").await;
+    let before = held();
+    for round in 0..125 {
+        let mut ids = Vec::new();
+        for number in 0..8 {
+            ids.push(lab.start(&format!("echo begin {round}; echo end {number}; exit {number}")).await);
+        }
+        for (number, id) in ids.iter().enumerate() {
+            let exit = lab.wait(id).await;
+            let shown = lab.terminals.output(id).await.unwrap();
+            assert_eq!(shown.text, format!("begin {round}\nend {number}\n"));
+            assert_eq!(Some(exit), code(i32::try_from(number).unwrap()));
+        }
+        for id in &ids {
+            lab.terminals.release(id).await.unwrap();
+        }
+    }
+    assert_eq!(held(), before);
+}
+
+#[tokio::test]
+async fn only_the_last_released_terminals_can_be_shown() {
+    let lab = Lab::new();
+    let mut ids = Vec::new();
+    for number in 0..=MAX_RELEASED {
+        let id = lab.start(&format!("echo {number}")).await;
+        lab.wait(&id).await;
+        lab.terminals.release(&id).await.unwrap();
+        ids.push(id);
+    }
+    assert_eq!(lab.terminals.display(&ids[0]).await, None);
+    assert_eq!(lab.terminals.display(&ids[1]).await.unwrap().text, "1\n");
+    assert_eq!(lab.terminals.display(&ids[MAX_RELEASED]).await.unwrap().text, "64\n");
+}
+
+#[tokio::test]
+async fn gigabytes_of_output_take_no_memory() {
+    if !alone("torture::gigabytes_of_output_take_no_memory") {
+        return;
+    }
+    let lab = Lab::new();
+    let line = "head -c 10G /dev/zero; yes $(printf '%08000d' 7) | head -c 500M; echo the end";
+    lab.run("echo warm").await;
+    let before = memory();
+    let asked = Asked { output_limit: Some(1000), ..shell(line) };
+    let id = lab.terminals.start(lab.terminals.prepare(asked).unwrap()).await.unwrap();
+    // One that watches and never takes anything holds nobody up.
+    let idle = lab.terminals.watch(&id).await.unwrap();
+    assert_eq!(Some(lab.wait(&id).await), code(0));
+    let shown = lab.terminals.output(&id).await.unwrap();
+    assert!(shown.truncated && shown.text.len() == 1000 && shown.text.ends_with("0the end\n"), "{shown:?}");
+    let taken = memory().saturating_sub(before);
+    assert!(taken < 16 * 1024 * 1024, "{taken}");
+    drop(idle);
+}
+
+#[tokio::test]
+async fn a_flood_without_end_does_not_drown_others() {
+    let lab = Lab::new();
+    let flood = lab.start("yes").await;
+    lab.until(&flood, "y\ny\n").await;
+    assert_eq!(lab.run("echo heard").await.text, "heard\n");
+    let shown = lab.terminals.output(&flood).await.unwrap();
+    assert_eq!(shown.exit, None);
+    tokio::time::timeout(LONG, lab.terminals.release(&flood)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn noise_is_shown_as_text() {
+    let lab = Lab::new();
+    let asked = Asked { output_limit: Some(1000), ..shell("head -c 3000000 /dev/urandom") };
+    let shown = lab.run_asked(asked).await;
+    assert!(shown.text.len() <= 1000);
+    assert!(!shown.text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c)));
+}
