@@ -1,6 +1,7 @@
 //! The examples do together what they are there to show.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use expect_test::expect;
 
@@ -31,6 +32,42 @@ fn the_client_without_an_agent_says_what_it_needs() {
         --- exit status: 1
     "#]]
     .assert_eq(&transcript(&output));
+}
+
+#[test]
+fn an_editor_embeds_the_host_asks_its_user_and_undoes() {
+    let agent = program("examples/agent", &["build", "--quiet", "--package", "bowline-wire", "--examples"]);
+    let build = ["build", "--quiet", "--package", "bowline-host", "--examples"];
+    let mut editor = Command::new(program("examples/embed_host", &build));
+    let mut editor = editor.arg(agent).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    editor.stdin.take().unwrap().write_all(b"y\n").unwrap();
+    let output = editor.wait_with_output().unwrap();
+    let told = transcript(&output);
+    // The directory has another name each time.
+    let (_, scratch) = told.split_once("write ").unwrap();
+    let (scratch, _) = scratch.split_once("/project").unwrap();
+    expect![[r#"
+        The agent asks: Bump the version
+          write $SCRATCH/project/config.json
+          lines: 1 added, 1 removed
+          @@ -1,2 +1,2 @@
+           // typed
+          -{ "version": "1.0.0" }
+          +{ "version": "2.0.0" }
+        Asked because no rule covers it, and preset ask asks before writes
+        the agent wrote: Replaced
+        EndTurn
+        diff --git a/config.json b/config.json
+        --- a/config.json
+        +++ b/config.json
+        @@ -1,2 +1,2 @@
+         // typed
+        -{ "version": "1.0.0" }
+        +{ "version": "2.0.0" }
+        undone, the editor shows Some("// typed\n{ \"version\": \"1.0.0\" }\n")
+        --- exit status: 0
+    "#]]
+    .assert_eq(&told.replace(scratch, "$SCRATCH"));
 }
 
 #[test]

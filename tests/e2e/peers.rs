@@ -7,7 +7,7 @@ use std::process::Command;
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
-use xtask::peers::{Peer, VARIABLE};
+use xtask::peers::{Peer, is_there};
 
 use crate::programs::{root, run, transcript};
 
@@ -25,30 +25,17 @@ fn ours(end: &str) -> End {
     End { name: "bowline-peer", command: vec![command.to_owned()] }
 }
 
-/// Returns whether a peer can be tested here. One that was installed for this run must be.
-fn is_there(peer: Peer) -> bool {
-    let there = match std::env::var(VARIABLE) {
-        Ok(installed) => installed.split(',').any(|name| name == peer.name()),
-        Err(_) => {
-            let agent = peer.agent(&root());
-            agent.iter().filter(|word| word.contains('/')).all(|word| std::path::Path::new(word).exists())
-        }
-    };
-    if !there {
-        println!("SKIPPED: the {} peer is not installed; run `cargo xtask peers`", peer.name());
-    }
-    there
-}
-
 fn with_agent_of(peer: Peer, name: &'static str) {
-    if is_there(peer) {
-        check(&End { name, command: peer.agent(&root()) }, &ours("client"));
+    let command = peer.agent(&root());
+    if is_there(peer.name(), &command) {
+        check(&End { name, command }, &ours("client"));
     }
 }
 
 fn with_client_of(peer: Peer) {
-    if is_there(peer) {
-        check(&ours("agent"), &End { name: "", command: peer.client(&root()) });
+    let command = peer.client(&root());
+    if is_there(peer.name(), &command) {
+        check(&ours("agent"), &End { name: "", command });
     }
 }
 

@@ -11,6 +11,10 @@ const COMMANDS: &[(&str, Shows)] = &[
     ("cargo build -p bowline-wire --examples", Shows::Success),
     ("cargo run -p bowline-wire --example client -- target/debug/examples/agent", Shows::EndOfTurn),
     ("cargo run -p bowline-workspace --example workspace", Shows::Undone),
+    (
+        "echo y | cargo run -p bowline-host --example embed_host -- target/debug/examples/agent",
+        Shows::EndOfTurn,
+    ),
     ("cargo xtask bench --help", Shows::Usage),
 ];
 

@@ -17,6 +17,8 @@ pub enum Bench {
     Wire,
     /// The workspace engine against plain reads and writes of the same bytes
     Files,
+    /// The host between an agent and the disk against the same wire with nothing between
+    Host,
 }
 
 /// How long a benchmark may take.
@@ -43,7 +45,8 @@ pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> 
     let programs = target.join("release");
     let (program, arguments) = match bench {
         Bench::Wire => ("bench-wire", wire_arguments(&world.root, &programs, &installed_peers(world)?)),
-        Bench::Files => ("bench-files", files_arguments(&target)),
+        Bench::Files => ("bench-files", data_arguments(&target, "bench-files")),
+        Bench::Host => ("bench-host", data_arguments(&target, "bench-host")),
     };
     let mut command = Command::new(programs.join(program));
     command.current_dir(&world.root).args(arguments);
@@ -74,8 +77,8 @@ fn target_folder(root: &Path) -> PathBuf {
 }
 
 /// Where to measure: beside what cargo makes, which is on a disk and left alone by git.
-fn files_arguments(target: &Path) -> Vec<String> {
-    vec!["--data".to_owned(), target.join("bench-files").display().to_string()]
+fn data_arguments(target: &Path, name: &str) -> Vec<String> {
+    vec!["--data".to_owned(), target.join(name).display().to_string()]
 }
 
 /// What to measure: Bowline's own peers, the floor, and the installed peers.
@@ -94,7 +97,7 @@ fn wire_arguments(root: &Path, programs: &Path, peers: &[Peer]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{files_arguments, wire_arguments};
+    use super::{data_arguments, wire_arguments};
     use crate::peers::Peer;
     use expect_test::expect;
     use std::path::Path;
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn files_are_measured_beside_what_cargo_makes() {
-        let arguments = files_arguments(Path::new("/my repo/target"));
+        let arguments = data_arguments(Path::new("/my repo/target"), "bench-files");
         expect!["--data /my repo/target/bench-files"].assert_eq(&arguments.join(" "));
     }
 }

@@ -1,4 +1,4 @@
-//! The peers: programs on the official SDKs, installed at pinned versions under `target/peers`.
+//! The peers: programs on the official SDKs, and agents of others, installed at pinned versions under `target/peers`.
 //!
 //! Once installed they are started like this, from the root of the repository:
 //!
@@ -20,6 +20,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+mod agents;
+
+pub use agents::OtherAgent;
+
 /// The environment variable that names the installed peers.
 pub const VARIABLE: &str = "BOWLINE_PEERS";
 
@@ -29,6 +33,7 @@ const STAMP: &str = "installed-from";
 /// Succeeds on an interpreter that can make the environment.
 const PYTHON_WILL_DO: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
 const NODE_WILL_DO: &str = "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)";
+const NODE: &str = "Node 20 or later with npm: install them so that `node` and `npm` find them";
 
 /// One of the official SDKs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,13 +94,11 @@ impl Peer {
 
     /// Returns what must be installed on this machine before the peer can be, if anything.
     fn missing_interpreter(self) -> Option<&'static str> {
-        let works = |program: &str, args: &[&str]| succeeds(Command::new(program).args(args));
         match self {
             Self::Rust => None,
-            Self::Python => (!works("python3", &["-c", PYTHON_WILL_DO]))
+            Self::Python => (!works("python3".as_ref(), &["-c", PYTHON_WILL_DO]))
                 .then_some("Python 3.11 or later with venv: install it so that `python3` finds it"),
-            Self::TypeScript => (!works("node", &["-e", NODE_WILL_DO]) || !works("npm", &["--version"]))
-                .then_some("Node 20 or later with npm: install them so that `node` and `npm` find them"),
+            Self::TypeScript => (!has_node()).then_some(NODE),
         }
     }
 
@@ -117,7 +120,29 @@ impl Peer {
 /// Returns the names of the installed peers, as [`VARIABLE`] carries them.
 pub fn installed(root: &Path) -> String {
     let startable = |peer: &&Peer| peer.is_installed(root) && peer.missing_interpreter().is_none();
-    Peer::ALL.iter().filter(startable).map(|peer| peer.name()).collect::<Vec<_>>().join(",")
+    let peers = Peer::ALL.iter().filter(startable).map(|peer| peer.name());
+    let agents = OtherAgent::ALL.iter().filter(|agent| agent.is_installed(root)).map(|agent| agent.name());
+    peers.chain(agents).collect::<Vec<_>>().join(",")
+}
+
+/// Returns whether a peer can be tested here. One that was installed for this run must be.
+pub fn is_there(name: &str, command: &[String]) -> bool {
+    let there = match std::env::var(VARIABLE) {
+        Ok(installed) => installed.split(',').any(|installed| installed == name),
+        Err(_) => command.iter().filter(|word| word.contains('/')).all(|word| Path::new(word).exists()),
+    };
+    if !there {
+        println!("SKIPPED: the {name} peer is not installed; run `cargo xtask peers`");
+    }
+    there
+}
+
+fn works(program: &Path, args: &[&str]) -> bool {
+    succeeds(Command::new(program).args(args))
+}
+
+fn has_node() -> bool {
+    works("node".as_ref(), &["-e", NODE_WILL_DO]) && works("npm".as_ref(), &["--version"])
 }
 
 /// Where a peer is written down, and where it is installed.
@@ -128,7 +153,10 @@ struct Places {
 
 impl Places {
     fn of(peer: Peer, root: &Path) -> Self {
-        let name = peer.name();
+        Self::named(peer.name(), root)
+    }
+
+    fn named(name: &str, root: &Path) -> Self {
         Self { source: root.join("tests/peers").join(name), target: root.join("target/peers").join(name) }
     }
 }

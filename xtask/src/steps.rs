@@ -2,7 +2,7 @@
 
 use crate::World;
 use crate::command::{cargo, run, succeeds};
-use crate::peers::{self, Peer};
+use crate::peers::{self, OtherAgent, Peer};
 use crate::summary::{Outcome, Row, Summary};
 use clap::ValueEnum;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub enum Step {
     Build,
     /// The examples, which the end-to-end tests start
     Examples,
-    /// The programs on the official SDKs, at pinned versions
+    /// The programs on the official SDKs and the agents of others, at pinned versions
     Peers,
     /// Unit, property, tidy and end-to-end tests
     Test,
@@ -50,7 +50,10 @@ impl Step {
     fn take(self, world: &World) -> Vec<Row> {
         if self == Self::Peers {
             let install = |peer: Peer| Row::timed(format!("peers: {}", peer.name()), || peer.install(world));
-            return Peer::ALL.into_iter().map(install).collect();
+            let install_agent =
+                |agent: OtherAgent| Row::timed(format!("peers: {}", agent.name()), || agent.install(world));
+            let peers = Peer::ALL.into_iter().map(install);
+            return peers.chain(OtherAgent::ALL.into_iter().map(install_agent)).collect();
         }
         let nextest = succeeds(&mut cargo(&world.root, &["nextest", "--version"]));
         let run_all = || self.commands(&world.root, nextest).iter_mut().try_for_each(run);

@@ -16,10 +16,12 @@
 //! root, `$LIB`, one more that can be made a root, and `$BASE`, which holds them all. What starts with anything else is
 //! taken as it is, `@` before an absolute path stands for nothing, and a path in quotes is a JSON string.
 //!
-//! Whoever serves the steps implements [`Steps`]: the engine itself, or a host at the other end of a wire. The same
-//! script has to give the same text.
+//! Whoever serves the steps implements [`Steps`]: the engine itself ([`Direct`]), or a host at the other end of a wire
+//! ([`Wired`]). The same script has to give the same text.
 
+mod direct;
 mod script;
+mod wired;
 mod world;
 
 use agent_client_protocol_schema::v1::Error;
@@ -28,7 +30,9 @@ use bowline_state::changes::{ChangeId, Reversal};
 use bowline_state::lines::Window;
 use bowline_state::undo::{Selection, Who};
 
+pub use direct::Direct;
 use script::{Body, Script, Words};
+pub use wired::Wired;
 pub use world::{Setting, World};
 
 /// Who takes a step: a session, in a turn, by a tool call.

@@ -32,6 +32,8 @@ from acp.schema import (
 
 NAME = "peer-python"
 CALL = "call_1"
+EDIT = "call_edit"
+RUN = "call_run"
 
 
 class PeerAgent(Agent):
@@ -80,6 +82,9 @@ class Turn:
                     await self.chunk("x" * size)
             case {"do": "flow", "path": path, "newPath": new_path}:
                 await self.flow(path, new_path)
+            case {"do": "edit", "path": path, "old": old, "new": new, "command": command}:
+                await self.edit(path, old, new)
+                await self.run_command(command)
             case {"do": "wait"}:
                 await self.chunk("waiting")
                 await self.cancelled.wait()
@@ -115,10 +120,10 @@ class Turn:
         await self.chunk("read:" + as_json(content))
         await self.chunk("window:" + as_json(await self.read(path, line=2, limit=1)))
 
-        permission = await self.ask()
+        permission = await self.ask(CALL)
         await self.chunk(f"permission:{permission}")
         if permission == "allow":
-            await self.write(new_path, content + f"written by {NAME}\n")
+            await self.write(CALL, new_path, content + f"written by {NAME}\n")
         else:
             await self.update(update_tool_call(CALL, status="failed"))
 
@@ -128,7 +133,7 @@ class Turn:
         except RequestError as error:
             await self.chunk(f"missing:{error.code}")
 
-        await self.run_echo()
+        await self.run_to_end("echo", "hello")
         await self.kill_sleep()
         await self.update(
             update_plan(
@@ -139,10 +144,43 @@ class Turn:
             )
         )
 
-    async def ask(self):
+    async def edit(self, path, old, new):
+        content = await self.read(path)
+        await self.chunk("read:" + as_json(content))
+        text = content.replace(old, new, 1)
+        await self.update(
+            start_tool_call(
+                EDIT,
+                "Edit the file",
+                kind="edit",
+                status="pending",
+                content=[tool_diff_content(path, text, content)],
+                locations=[ToolCallLocation(path=path)],
+            )
+        )
+        permission = await self.ask(EDIT)
+        await self.chunk(f"permission:{permission}")
+        if permission == "allow":
+            await self.write(EDIT, path, text)
+        else:
+            await self.update(update_tool_call(EDIT, status="failed"))
+
+    async def run_command(self, command):
+        await self.update(
+            start_tool_call(RUN, command, kind="execute", status="pending", raw_input={"command": command})
+        )
+        permission = await self.ask(RUN)
+        await self.chunk(f"permission:{permission}")
+        if permission == "allow":
+            await self.run_to_end(command)
+            await self.update(update_tool_call(RUN, status="completed"))
+        else:
+            await self.update(update_tool_call(RUN, status="failed"))
+
+    async def ask(self, call):
         answer = await self.client.request_permission(
             session_id=self.session_id,
-            tool_call=ToolCallUpdate(tool_call_id=CALL),
+            tool_call=ToolCallUpdate(tool_call_id=call),
             options=[
                 PermissionOption(option_id="allow", name="Allow", kind="allow_once"),
                 PermissionOption(option_id="reject", name="Reject", kind="reject_once"),
@@ -150,14 +188,14 @@ class Turn:
         )
         return answer.outcome.option_id if isinstance(answer.outcome, AllowedOutcome) else "cancelled"
 
-    async def write(self, path, text):
-        await self.update(update_tool_call(CALL, status="in_progress"))
+    async def write(self, call, path, text):
+        await self.update(update_tool_call(call, status="in_progress"))
         await self.client.write_text_file(session_id=self.session_id, path=path, content=text)
-        await self.update(update_tool_call(CALL, status="completed", content=[tool_diff_content(path, text)]))
+        await self.update(update_tool_call(call, status="completed", content=[tool_diff_content(path, text)]))
         await self.chunk("wrote")
 
-    async def run_echo(self):
-        terminal = await self.create_terminal("echo", "hello")
+    async def run_to_end(self, command, *args):
+        terminal = await self.create_terminal(command, *args)
         status = await self.client.wait_for_terminal_exit(**terminal)
         output = (await self.client.terminal_output(**terminal)).output
         await self.client.release_terminal(**terminal)

@@ -8,6 +8,8 @@ import * as acp from "@agentclientprotocol/sdk";
 
 const NAME = "peer-typescript";
 const CALL = "call_1";
+const EDIT = "call_edit";
+const RUN = "call_run";
 const { agent: agentMethods, client: clientMethods } = acp.methods;
 
 /** One prompt turn: what the prompt's text asks for, done through the client. */
@@ -29,6 +31,10 @@ class Turn {
         return "end_turn";
       case "flow":
         await this.flow(task);
+        return "end_turn";
+      case "edit":
+        await this.edit(task);
+        await this.runCommand(task);
         return "end_turn";
       case "wait":
         await this.chunk("waiting");
@@ -68,13 +74,13 @@ class Turn {
     await this.chunk(`read:${JSON.stringify(content)}`);
     await this.chunk(`window:${JSON.stringify(await this.read({ path, line: 2, limit: 1 }))}`);
 
-    const permission = await this.ask();
+    const permission = await this.ask(CALL);
     await this.chunk(`permission:${permission}`);
-    if (permission === "allow") await this.write(newPath, `${content}written by ${NAME}\n`);
-    else await this.updateCall({ status: "failed" });
+    if (permission === "allow") await this.write(CALL, newPath, `${content}written by ${NAME}\n`);
+    else await this.updateCall(CALL, { status: "failed" });
 
     await this.chunk(`missing:${await this.errorCode({ path: `${path}.missing` })}`);
-    await this.runEcho();
+    await this.runToEnd("echo", "hello");
     await this.killSleep();
     await this.update({
       sessionUpdate: "plan",
@@ -85,9 +91,43 @@ class Turn {
     });
   }
 
-  async ask() {
+  async edit({ path, old, new: replacement }) {
+    const content = await this.read({ path });
+    await this.chunk(`read:${JSON.stringify(content)}`);
+    const text = content.replace(old, () => replacement);
+    await this.update({
+      sessionUpdate: "tool_call",
+      toolCallId: EDIT,
+      title: "Edit the file",
+      kind: "edit",
+      status: "pending",
+      content: [{ type: "diff", path, oldText: content, newText: text }],
+      locations: [{ path }],
+    });
+    const permission = await this.ask(EDIT);
+    await this.chunk(`permission:${permission}`);
+    if (permission === "allow") await this.write(EDIT, path, text);
+    else await this.updateCall(EDIT, { status: "failed" });
+  }
+
+  async runCommand({ command }) {
+    await this.update({
+      sessionUpdate: "tool_call",
+      toolCallId: RUN,
+      title: command,
+      kind: "execute",
+      status: "pending",
+      rawInput: { command },
+    });
+    const permission = await this.ask(RUN);
+    await this.chunk(`permission:${permission}`);
+    if (permission === "allow") await this.runToEnd(command);
+    await this.updateCall(RUN, { status: permission === "allow" ? "completed" : "failed" });
+  }
+
+  async ask(call) {
     const { outcome } = await this.request(clientMethods.session.requestPermission, {
-      toolCall: { toolCallId: CALL },
+      toolCall: { toolCallId: call },
       options: [
         { optionId: "allow", name: "Allow", kind: "allow_once" },
         { optionId: "reject", name: "Reject", kind: "reject_once" },
@@ -96,10 +136,10 @@ class Turn {
     return outcome.outcome === "selected" ? outcome.optionId : "cancelled";
   }
 
-  async write(path, text) {
-    await this.updateCall({ status: "in_progress" });
+  async write(call, path, text) {
+    await this.updateCall(call, { status: "in_progress" });
     await this.request(clientMethods.fs.writeTextFile, { path, content: text });
-    await this.updateCall({ status: "completed", content: [{ type: "diff", path, newText: text }] });
+    await this.updateCall(call, { status: "completed", content: [{ type: "diff", path, newText: text }] });
     await this.chunk("wrote");
   }
 
@@ -112,8 +152,8 @@ class Turn {
     throw new Error("the client read a missing file");
   }
 
-  async runEcho() {
-    const terminal = await this.createTerminal("echo", "hello");
+  async runToEnd(command, ...args) {
+    const terminal = await this.createTerminal(command, ...args);
     const { exitCode } = await terminal.waitForExit();
     const { output } = await terminal.currentOutput();
     await terminal.release();
@@ -141,8 +181,8 @@ class Turn {
     return this.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text } });
   }
 
-  updateCall(fields) {
-    return this.update({ sessionUpdate: "tool_call_update", toolCallId: CALL, ...fields });
+  updateCall(call, fields) {
+    return this.update({ sessionUpdate: "tool_call_update", toolCallId: call, ...fields });
   }
 
   update(update) {

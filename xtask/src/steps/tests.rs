@@ -28,7 +28,7 @@ fn every_step_shows_what_it_runs() {
             cargo build --workspace --all-targets --locked
         examples: The examples, which the end-to-end tests start
             cargo build --workspace --examples --locked
-        peers: The programs on the official SDKs, at pinned versions
+        peers: The programs on the official SDKs and the agents of others, at pinned versions
         test: Unit, property, tidy and end-to-end tests
             BOWLINE_PEERS='' cargo nextest run --workspace --locked --no-fail-fast
         doctest: The tests in the documentation

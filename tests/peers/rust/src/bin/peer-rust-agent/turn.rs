@@ -17,6 +17,9 @@ use tokio::sync::Notify;
 
 /// The only tool call of the flow.
 const CALL: &str = "call_1";
+/// The two tool calls of an edit.
+const EDIT: &str = "call_edit";
+const RUN: &str = "call_run";
 
 /// What a prompt asks for.
 #[derive(Deserialize)]
@@ -25,6 +28,7 @@ enum Task {
     Read { path: String, count: usize, inflight: usize },
     Stream { count: usize, size: usize },
     Flow { path: String, new_path: String },
+    Edit { path: String, old: String, new: String, command: String },
     Wait,
 }
 
@@ -44,6 +48,11 @@ pub(crate) async fn run(
         Ok(Task::Read { path, count, inflight }) => turn.read(&path, count, inflight).await?,
         Ok(Task::Stream { count, size }) => turn.stream(count, size)?,
         Ok(Task::Flow { path, new_path }) => turn.flow(&path, &new_path).await?,
+        Ok(Task::Edit { path, old, new, command }) => {
+            turn.edit(&path, &old, &new).await?;
+            turn.run_command(&command).await?;
+            StopReason::EndTurn
+        }
         Ok(Task::Wait) => {
             turn.chunk("waiting")?;
             cancel.notified().await;
@@ -95,26 +104,16 @@ impl Turn<'_> {
         let window = self.read_file(self.file(path).line(2).limit(1)).await?;
         self.chunk(format!("window:{}", json!(window)))?;
 
-        let answer = self.ask().await?;
-        self.chunk(format!("permission:{}", answer.as_deref().unwrap_or("cancelled")))?;
-        if answer.as_deref() == Some("allow") {
-            self.call(ToolCallUpdateFields::new().status(ToolCallStatus::InProgress))?;
-            let text = format!("{whole}written by {}\n", crate::NAME);
-            let write = WriteTextFileRequest::new(self.session.clone(), new_path, text.clone());
-            self.connection.send_request(write).block_task().await?;
-            let diff = Diff::new(new_path, text);
-            self.call(
-                ToolCallUpdateFields::new().status(ToolCallStatus::Completed).content(vec![diff.into()]),
-            )?;
-            self.chunk("wrote")?;
+        if self.is_allowed(CALL).await? {
+            self.write(CALL, new_path, format!("{whole}written by {}\n", crate::NAME)).await?;
         } else {
-            self.call(ToolCallUpdateFields::new().status(ToolCallStatus::Failed))?;
+            self.status(CALL, ToolCallStatus::Failed)?;
         }
 
         let missing = self.read_file(self.file(&format!("{path}.missing"))).await;
         let code = missing.err().map_or_else(|| "none".to_owned(), |error| i32::from(error.code).to_string());
         self.chunk(format!("missing:{code}"))?;
-        self.run_echo().await?;
+        self.run_to_end("echo", &["hello"]).await?;
         self.kill_sleep().await?;
 
         self.update(SessionUpdate::Plan(Plan::new(vec![
@@ -124,11 +123,60 @@ impl Turn<'_> {
         Ok(StopReason::EndTurn)
     }
 
+    async fn edit(&self, path: &str, old: &str, new: &str) -> Result<()> {
+        let content = self.read_file(self.file(path)).await?;
+        self.chunk(format!("read:{}", json!(content)))?;
+        let text = content.replacen(old, new, 1);
+        self.update(SessionUpdate::ToolCall(
+            ToolCall::new(EDIT, "Edit the file")
+                .kind(ToolKind::Edit)
+                .status(ToolCallStatus::Pending)
+                .content(vec![Diff::new(path, text.clone()).old_text(content).into()])
+                .locations(vec![ToolCallLocation::new(path)]),
+        ))?;
+        if self.is_allowed(EDIT).await? {
+            self.write(EDIT, path, text).await
+        } else {
+            self.status(EDIT, ToolCallStatus::Failed)
+        }
+    }
+
+    async fn run_command(&self, command: &str) -> Result<()> {
+        self.update(SessionUpdate::ToolCall(
+            ToolCall::new(RUN, command)
+                .kind(ToolKind::Execute)
+                .status(ToolCallStatus::Pending)
+                .raw_input(json!({"command": command})),
+        ))?;
+        if self.is_allowed(RUN).await? {
+            self.run_to_end(command, &[]).await?;
+            self.status(RUN, ToolCallStatus::Completed)
+        } else {
+            self.status(RUN, ToolCallStatus::Failed)
+        }
+    }
+
+    async fn is_allowed(&self, call: &'static str) -> Result<bool> {
+        let answer = self.ask(call).await?;
+        let answer = answer.as_deref().unwrap_or("cancelled");
+        self.chunk(format!("permission:{answer}"))?;
+        Ok(answer == "allow")
+    }
+
+    async fn write(&self, call: &'static str, path: &str, text: String) -> Result<()> {
+        self.status(call, ToolCallStatus::InProgress)?;
+        let write = WriteTextFileRequest::new(self.session.clone(), path, text.clone());
+        self.connection.send_request(write).block_task().await?;
+        let fields = ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
+        self.call(call, fields.content(vec![Diff::new(path, text).into()]))?;
+        self.chunk("wrote")
+    }
+
     /// Returns the option that the user chose, `None` if the client answered that the turn is cancelled.
-    async fn ask(&self) -> Result<Option<String>> {
+    async fn ask(&self, call: &'static str) -> Result<Option<String>> {
         let request = RequestPermissionRequest::new(
             self.session.clone(),
-            ToolCallUpdate::new(CALL, ToolCallUpdateFields::new()),
+            ToolCallUpdate::new(call, ToolCallUpdateFields::new()),
             vec![
                 PermissionOption::new("allow", "Allow", PermissionOptionKind::AllowOnce),
                 PermissionOption::new("reject", "Reject", PermissionOptionKind::RejectOnce),
@@ -141,9 +189,10 @@ impl Turn<'_> {
         }
     }
 
-    async fn run_echo(&self) -> Result<()> {
+    async fn run_to_end(&self, command: &str, args: &[&str]) -> Result<()> {
         let (cx, session) = (self.connection, || self.session.clone());
-        let create = CreateTerminalRequest::new(session(), "echo").args(vec!["hello".to_owned()]);
+        let args = args.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let create = CreateTerminalRequest::new(session(), command).args(args);
         let id = cx.send_request(create).block_task().await?.terminal_id;
         let exit =
             cx.send_request(WaitForTerminalExitRequest::new(session(), id.clone())).block_task().await?;
@@ -175,8 +224,12 @@ impl Turn<'_> {
         self.update(SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into().into())))
     }
 
-    fn call(&self, fields: ToolCallUpdateFields) -> Result<()> {
-        self.update(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(CALL, fields)))
+    fn status(&self, call: &'static str, status: ToolCallStatus) -> Result<()> {
+        self.call(call, ToolCallUpdateFields::new().status(status))
+    }
+
+    fn call(&self, call: &'static str, fields: ToolCallUpdateFields) -> Result<()> {
+        self.update(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(call, fields)))
     }
 
     fn update(&self, update: SessionUpdate) -> Result<()> {

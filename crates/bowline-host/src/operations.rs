@@ -1,0 +1,229 @@
+//! Doing what an agent asks, each thing the same way: judged, recorded, done, recorded, answered.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use bowline_state::audit::{Action, Decision, Entry, Subject};
+use bowline_state::changes::{ChangeId, Moment, Origin};
+use bowline_state::failure::Failure;
+use bowline_state::grants::Holder;
+use bowline_state::schema::v1::Error;
+use bowline_wire::ClientContext;
+use bowline_workspace::approvals::{Cleared, Refused, Request};
+use bowline_workspace::audit::AuditError;
+use bowline_workspace::observer::ObserverOptions;
+use bowline_workspace::workspace::Watching;
+use tokio::task::spawn_blocking;
+
+use crate::error::HostError;
+use crate::front_end::Event;
+use crate::host::Shared;
+use crate::session::{Held, Turn};
+
+pub(crate) mod elicitation;
+pub(crate) mod files;
+pub(crate) mod permission;
+pub(crate) mod terminals;
+
+/// Runs something that waits for the disk where that is allowed.
+pub(crate) async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, HostError> {
+    spawn_blocking(act).await.map_err(|ended| HostError::Internal(ended.to_string()))
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Workspace(error) => error.into(),
+            error => Self::Internal { reason: error.to_string() },
+        }
+    }
+}
+
+/// Returns the time by the system's clock.
+pub(crate) fn now() -> Moment {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// One operation of a session on its way, and what is recorded of it.
+pub(crate) struct Operating {
+    pub(crate) held: Arc<Held>,
+    // When it was begun, and so whose it is.
+    begun: Turn,
+    entry: Entry,
+    started: Instant,
+    // What was approved is not what it would do by now.
+    changed: bool,
+}
+
+impl Operating {
+    pub(crate) fn new(held: Arc<Held>, action: Action, call: Option<String>) -> Self {
+        let begun = held.now();
+        let holder = held.holder(begun);
+        let mut entry = Entry::new(now(), action);
+        (entry.session, entry.turn, entry.call) = (Some(holder.session), holder.turn, call);
+        Self { held, begun, entry, started: Instant::now(), changed: false }
+    }
+
+    /// Returns whose it is.
+    pub(crate) fn holder(&self) -> Holder {
+        self.held.holder(self.begun)
+    }
+
+    /// Returns who does it, as the journal has it.
+    pub(crate) fn origin(&self) -> Origin {
+        self.held.files.origin(self.holder().turn, self.entry.call.as_deref())
+    }
+
+    /// Checks that it is still wanted, at the moment of acting: an approval does not outlive its turn.
+    pub(crate) fn wanted(&self) -> Result<(), Failure> {
+        if self.held.is_wanted(self.begun) { Ok(()) } else { Err(Failure::Cancelled) }
+    }
+
+    /// Says what it is done to.
+    pub(crate) fn on(mut self, subject: Subject) -> Self {
+        self.entry.subject = subject;
+        self
+    }
+
+    /// Returns what the log is to say, for what only the operation knows.
+    pub(crate) fn entry(&mut self) -> &mut Entry {
+        &mut self.entry
+    }
+
+    /// Notes whether it would do something else by now than what was approved.
+    pub(crate) fn changed(&mut self, changed: bool) {
+        self.changed = changed;
+    }
+
+    /// Says whether it would, and forgets it.
+    pub(crate) fn changed_meanwhile(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// Records what became of it. Waits for the disk.
+    pub(crate) fn record(&mut self, decision: Decision) -> Result<(), Failure> {
+        self.decide(decision);
+        let recorded = self.held.shared.approvals.record(&self.entry);
+        recorded.map_err(|error| self.unrecorded(&error))
+    }
+
+    /// Records what became of it, unless that would have to wait.
+    pub(crate) fn record_at_hand(&mut self, decision: Decision) -> Option<Result<(), Failure>> {
+        self.decide(decision);
+        let recorded = self.held.shared.approvals.record_at_hand(&self.entry)?;
+        Some(recorded.map_err(|error| self.unrecorded(&error)))
+    }
+
+    fn decide(&mut self, decision: Decision) {
+        self.entry.at = now();
+        self.entry.decision = decision;
+        let took = self.started.elapsed().as_micros();
+        self.entry.latency_us = Some(u64::try_from(took).unwrap_or(u64::MAX));
+    }
+
+    fn unrecorded(&self, error: &AuditError) -> Failure {
+        self.held.show(Event::Notice { text: &error.to_string() });
+        Refused::Unrecorded.into()
+    }
+
+    /// Records that it did not come to anything, and returns why. Waits for the disk.
+    pub(crate) fn fail(&mut self, failure: Failure) -> Failure {
+        let decision = match &failure {
+            Failure::Denied { .. } | Failure::OutsideRoots { .. } | Failure::Busy { .. } => Decision::Denied,
+            Failure::Cancelled => Decision::Cancelled,
+            _ => Decision::Failed,
+        };
+        self.entry.reason = Some(failure.to_string());
+        // What fails is told as such, also if it cannot be recorded.
+        self.record(decision).err().unwrap_or(failure)
+    }
+}
+
+/// Lets an operation pass, as long as it is wanted: its request is not cancelled, nor its turn, nor its session over.
+pub(crate) async fn clear(
+    operating: &mut Operating,
+    request: &Request,
+    cx: &ClientContext,
+) -> Result<Cleared, Failure> {
+    let held = operating.held.clone();
+    let cleared = tokio::select! {
+        biased;
+        () = cx.cancelled() => return Err(Failure::Cancelled),
+        () = held.unwanted(operating.begun) => return Err(Failure::Cancelled),
+        cleared = held.shared.approvals.clear(request) => cleared,
+    };
+    match cleared {
+        Ok(cleared) => {
+            operating.entry().by = cleared.by();
+            if let Cleared::Grant { call: Some(call) } = &cleared {
+                operating.entry().call = Some(call.clone());
+            }
+            Ok(cleared)
+        }
+        Err(refused) => {
+            operating.entry().by = refused.by();
+            if let Refused::Rulebook(why) = &refused {
+                held.show(Event::Notice { text: why });
+            }
+            Err(refused.into())
+        }
+    }
+}
+
+/// Begins to look for changes on disk, if that is wanted and was not done yet.
+pub(crate) async fn start_observing(shared: &Arc<Shared>) -> Result<(), HostError> {
+    if !shared.settings.observe {
+        return Ok(());
+    }
+    let start = || async {
+        let its = shared.clone();
+        let started = blocking(move || {
+            let mut progress = |files| {
+                its.front_end.progress("looking at the project's files", files);
+                ControlFlow::Continue(())
+            };
+            its.workspace.start_observing(ObserverOptions::default(), Watching::IfPossible, &mut progress)
+        });
+        if let Some(why) = started.await??.not_watched {
+            shared.front_end.show(Event::Notice { text: &why.to_string() });
+        }
+        Ok::<_, HostError>(())
+    };
+    shared.observing.get_or_try_init(start).await.copied()
+}
+
+/// Looks for what changed on disk beside the host since the last look, and records it as `origin`'s doing.
+pub(crate) async fn observe(shared: &Arc<Shared>, origin: Origin) -> Result<Vec<ChangeId>, HostError> {
+    if !shared.settings.observe || shared.observing.get().is_none() {
+        return Ok(Vec::new());
+    }
+    let its = shared.clone();
+    let observed = blocking(move || {
+        let mut progress = |files| {
+            its.front_end.progress("looking for changes on disk", files);
+            ControlFlow::Continue(())
+        };
+        let observed = its.workspace.observe(&origin, &mut progress)?;
+        for id in &observed.changes {
+            let change = its.workspace.change(*id)?;
+            let mut entry = Entry::new(now(), Action::Observed);
+            (entry.session, entry.turn, entry.call) =
+                (origin.session.clone(), origin.turn, origin.call.clone());
+            entry.subject = Subject::Path { asked: change.path, resolved: None };
+            (entry.before, entry.after) =
+                (change.before.map(|state| state.hash), change.after.map(|state| state.hash));
+            its.approvals.record(&entry)?;
+        }
+        Ok::<_, HostError>(observed.changes)
+    });
+    observed.await?
+}
+
+/// Turns a failure into what the agent is answered.
+pub(crate) fn answer<T>(outcome: Result<T, Failure>) -> Result<T, Error> {
+    outcome.map_err(Error::from)
+}

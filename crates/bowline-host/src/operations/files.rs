@@ -1,0 +1,298 @@
+//! Reading and writing files for an agent.
+
+use std::sync::Arc;
+
+use bowline_state::audit::{Action, Decision, Subject};
+use bowline_state::changes::ContentHash;
+use bowline_state::claims::call_for;
+use bowline_state::failure::{Failure, quote};
+use bowline_state::grants::Deed;
+use bowline_state::lines::Window;
+use bowline_state::operation::{Kind, Operation, Target};
+use bowline_state::paths::Access;
+use bowline_state::policy::Effect;
+use bowline_state::question::{Item, Occasion, Shown};
+use bowline_state::schema::v1::{
+    ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
+};
+use bowline_wire::ClientContext;
+use bowline_workspace::approvals::{Cleared, Request};
+use bowline_workspace::error::FilesError;
+use bowline_workspace::roots::Admitted;
+use bowline_workspace::workspace::{Agreed, Preview, ReadText, Written};
+
+use super::{Operating, blocking, clear};
+use crate::front_end::Event;
+use crate::session::Held;
+
+/// How often a write is shown again because what it would do has changed since it was approved.
+const ATTEMPTS: usize = 3;
+
+fn subject(admitted: &Admitted) -> Subject {
+    let (asked, resolved) = (admitted.asked(), admitted.canonical());
+    Subject::Path { asked: asked.to_owned(), resolved: (asked != resolved).then(|| resolved.to_owned()) }
+}
+
+fn text(path: &std::path::Path) -> Result<String, Failure> {
+    let utf8 =
+        path.to_str().ok_or_else(|| Failure::InvalidParams { reason: "the path is not UTF-8".to_owned() });
+    utf8.map(str::to_owned)
+}
+
+/// What a first look came to.
+enum Looked<T> {
+    /// It was allowed by rules, done and recorded.
+    Done(T),
+    /// A person has to be asked.
+    Ask(Box<(Operating, Admitted)>),
+}
+
+/// Serves `fs/read_text_file`.
+pub(crate) async fn read(
+    held: Arc<Held>,
+    agent: Option<String>,
+    request: ReadTextFileRequest,
+    cx: ClientContext,
+) -> Result<ReadTextFileResponse, Failure> {
+    let path = text(&request.path)?;
+    let window = Window { line: request.line, limit: request.limit };
+    let call = call_for(&held.snapshot(), Some(&path));
+    if let Some(read) = read_at_hand(&held, &path, window, call.as_deref()) {
+        return read.map(|read| ReadTextFileResponse::new(read.text.as_str()));
+    }
+    let its = held.clone();
+    // Judged, read and recorded in one go where the rules alone decide.
+    let looked = blocking(move || {
+        let mut operating = Operating::new(its.clone(), Action::Read, call)
+            .on(Subject::Path { asked: path.clone(), resolved: None });
+        let admitted = match its.files.admit(&path, Access::Read) {
+            Ok(admitted) => admitted,
+            Err(error) => return Err(operating.fail(error.into())),
+        };
+        operating.entry().subject = subject(&admitted);
+        let ruling = its.shared.approvals.judge(&operating.holder(), &admitted.operation(Kind::Read));
+        match ruling {
+            Ok(ruling) if ruling.effect == Effect::Allow => {
+                operating.entry().by = Cleared::by_rules(&ruling).by();
+                finish_read(&mut operating, &admitted, window).map(Looked::Done)
+            }
+            // Denials and broken rules are told in one place.
+            _ => Ok(Looked::Ask(Box::new((operating, admitted)))),
+        }
+    })
+    .await??;
+    let (mut operating, admitted) = match looked {
+        Looked::Done(read) => return Ok(ReadTextFileResponse::new(read.text.as_str())),
+        Looked::Ask(asking) => *asking,
+    };
+    let request = Request {
+        holder: operating.holder(),
+        call: operating.entry().call.clone(),
+        agent,
+        occasion: Occasion::Act,
+        title: format!("read {}", admitted.asked()),
+        items: vec![Item::plain(admitted.operation(Kind::Read))],
+        warnings: Vec::new(),
+        deeds: vec![Deed::Read { path: admitted.canonical().to_owned(), file: admitted.file_id() }],
+    };
+    let cleared = clear(&mut operating, &request, &cx).await;
+    let read = blocking(move || match cleared {
+        Ok(_) => {
+            operating.wanted().map_err(|failure| operating.fail(failure))?;
+            // What was agreed to is that file, and no other that has its name by now.
+            let again = operating.held.files.admit(admitted.asked(), Access::Read);
+            match again {
+                Ok(again) if same(&again, &admitted) => finish_read(&mut operating, &again, window),
+                Ok(_) => {
+                    let path = quote(admitted.asked());
+                    let reason = format!(
+                        "{path} is another file than the one that was approved: nothing was read, ask again"
+                    );
+                    Err(operating.fail(Failure::InvalidParams { reason }))
+                }
+                Err(error) => Err(operating.fail(error.into())),
+            }
+        }
+        Err(failure) => Err(operating.fail(failure)),
+    })
+    .await??;
+    Ok(ReadTextFileResponse::new(read.text.as_str()))
+}
+
+/// Judges, reads and records at once, if rules alone allow it and nothing has to be waited for: a file that is in memory,
+/// as most are that agents read. A thread for each would take longer than the read. Whatever else is found is found again,
+/// and told, by whoever may wait.
+fn read_at_hand(
+    held: &Arc<Held>,
+    path: &str,
+    window: Window,
+    call: Option<&str>,
+) -> Option<Result<ReadText, Failure>> {
+    if window != Window::default() {
+        return None;
+    }
+    let mut operating = Operating::new(held.clone(), Action::Read, call.map(str::to_owned));
+    let admitted = held.files.admit_at_hand(path, Access::Read)?;
+    operating.entry().subject = subject(&admitted);
+    let ruling = held.shared.approvals.judge(&operating.holder(), &admitted.operation(Kind::Read)).ok()?;
+    if ruling.effect != Effect::Allow {
+        return None;
+    }
+    operating.entry().by = Cleared::by_rules(&ruling).by();
+    let read = held.files.read_at_hand(&admitted)?;
+    operating.entry().bytes = Some(read.text.len() as u64);
+    Some(operating.record_at_hand(Decision::Allowed)?.map(|()| read))
+}
+
+fn same(one: &Admitted, other: &Admitted) -> bool {
+    (one.canonical(), one.file_id()) == (other.canonical(), other.file_id())
+}
+
+fn finish_read(operating: &mut Operating, admitted: &Admitted, window: Window) -> Result<ReadText, Failure> {
+    match operating.held.files.read_admitted(admitted, window) {
+        Ok(read) => {
+            operating.entry().bytes = Some(read.text.len() as u64);
+            operating.record(Decision::Allowed)?;
+            Ok(read)
+        }
+        Err(error) => Err(operating.fail(error.into())),
+    }
+}
+
+/// Serves `fs/write_text_file`.
+pub(crate) async fn write(
+    held: Arc<Held>,
+    agent: Option<String>,
+    request: WriteTextFileRequest,
+    cx: ClientContext,
+) -> Result<WriteTextFileResponse, Failure> {
+    let path = text(&request.path)?;
+    let content: Arc<str> = request.content.into();
+    let call = call_for(&held.snapshot(), Some(&path));
+    let (its, its_path, its_content) = (held.clone(), path.clone(), content.clone());
+    let looked = blocking(move || {
+        let mut operating = Operating::new(its.clone(), Action::Write, call)
+            .on(Subject::Path { asked: its_path.clone(), resolved: None });
+        let admitted = match its.files.admit(&its_path, Access::Write) {
+            Ok(admitted) => admitted,
+            Err(error) => return Err(operating.fail(error.into())),
+        };
+        operating.entry().subject = subject(&admitted);
+        match its.shared.approvals.judge(&operating.holder(), &admitted.operation(Kind::Write)) {
+            Ok(ruling) if ruling.effect == Effect::Allow => {
+                operating.entry().by = Cleared::by_rules(&ruling).by();
+                let agreed = Agreed::Path(admitted.canonical());
+                finish_write(&mut operating, &its_path, &its_content, agreed).map(Looked::Done)
+            }
+            _ => Ok(Looked::Ask(Box::new((operating, admitted)))),
+        }
+    })
+    .await??;
+    let written = match looked {
+        Looked::Done(written) => written,
+        Looked::Ask(asking) => ask_to_write(asking.0, agent, path, content, &cx).await?,
+    };
+    let Written { path, change, verdict, .. } = &written;
+    held.show(Event::Written { session: &held.id, path, change: *change, verdict: *verdict });
+    Ok(WriteTextFileResponse::new())
+}
+
+/// Shows a write to a person, and does it as it was shown. If it would be something else by then, it is shown again.
+async fn ask_to_write(
+    mut operating: Operating,
+    agent: Option<String>,
+    path: String,
+    content: Arc<str>,
+    cx: &ClientContext,
+) -> Result<Written, Failure> {
+    let held = operating.held.clone();
+    for _ in 0..ATTEMPTS {
+        let (its, its_path, its_content) = (held.clone(), path.clone(), content.clone());
+        let previewed = blocking(move || its.files.preview(&its_path, &its_content)).await?;
+        let preview = match previewed {
+            Ok(preview) => preview,
+            Err(error) => return blocking(move || Err(operating.fail(error.into()))).await?,
+        };
+        let request = Request {
+            holder: operating.holder(),
+            call: operating.entry().call.clone(),
+            agent: agent.clone(),
+            occasion: Occasion::Act,
+            title: format!("write {path}"),
+            items: vec![written_item(&path, &preview)],
+            warnings: Vec::new(),
+            deeds: vec![deed(&preview, &content)],
+        };
+        let cleared = clear(&mut operating, &request, cx).await;
+        let (its_path, its_content) = (path.clone(), content.clone());
+        let (back, outcome) = blocking(move || {
+            let outcome = cleared.map_err(|failure| operating.fail(failure)).and_then(|cleared| {
+                let agreed =
+                    if cleared.is_bound() { Agreed::Shown(&preview) } else { Agreed::Path(&preview.path) };
+                finish_write(&mut operating, &its_path, &its_content, agreed)
+            });
+            (operating, outcome)
+        })
+        .await?;
+        operating = back;
+        match outcome {
+            Err(Failure::InvalidParams { .. }) if operating.changed_meanwhile() => {}
+            outcome => return outcome,
+        }
+    }
+    blocking(move || Err(operating.fail(FilesError::Unsteady(path).into()))).await?
+}
+
+/// Returns a write with all that a person should see of it.
+pub(super) fn written_item(asked: &str, preview: &Preview) -> Item {
+    let target = Target::File {
+        asked: asked.to_owned(),
+        resolved: preview.path.clone(),
+        protection: preview.protection,
+    };
+    let change = Shown { before: preview.before.clone(), after: preview.after.clone() };
+    Item { operation: Operation { kind: Kind::Write, target }, change: Some(change) }
+}
+
+/// Returns a write bound to the file, to what it holds, to what is sent and to what comes of it.
+pub(super) fn deed(preview: &Preview, content: &str) -> Deed {
+    Deed::Write {
+        path: preview.path.clone(),
+        file: preview.file,
+        before: preview.before.as_ref().map(|before| ContentHash::of(before.as_bytes())),
+        content: ContentHash::of(content.as_bytes()),
+        after: ContentHash::of(preview.after.as_bytes()),
+    }
+}
+
+/// Does a write that is allowed. That it is allowed is recorded before, what became of it after.
+fn finish_write(
+    operating: &mut Operating,
+    path: &str,
+    content: &str,
+    agreed: Agreed<'_>,
+) -> Result<Written, Failure> {
+    let held = operating.held.clone();
+    operating.wanted().map_err(|failure| operating.fail(failure))?;
+    operating.entry().bytes = Some(content.len() as u64);
+    operating.entry().reason = Some("begins".to_owned());
+    operating.record(Decision::Allowed)?;
+    operating.entry().reason = None;
+    let origin = operating.origin();
+    match held.files.write_as_agreed(path, content, &origin, Some(agreed)) {
+        Ok(written) => {
+            if let Some(change) = written.change
+                && let Ok(change) = held.shared.workspace.change(change)
+            {
+                operating.entry().before = change.before.map(|state| state.hash);
+                operating.entry().after = change.after.map(|state| state.hash);
+            }
+            operating.record(Decision::Allowed)?;
+            Ok(written)
+        }
+        Err(error) => {
+            operating.changed(matches!(error, FilesError::NotAsAgreed(_)));
+            Err(operating.fail(error.into()))
+        }
+    }
+}

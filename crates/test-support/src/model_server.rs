@@ -1,0 +1,193 @@
+//! A model that says what a test wants, behind as much of the Gemini API as gemini-cli calls, on a port of this machine.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// No request of a test is longer, in bytes; nor is a line of its head.
+const MAX_BODY: u64 = 16 << 20;
+const MAX_LINE: u64 = 64 << 10;
+
+/// What the model says when it is asked once.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Say {
+    /// Some text, which ends the turn.
+    Text(String),
+    /// That a tool should be used; the result comes with the next request.
+    Call {
+        /// The tool.
+        name: String,
+        /// What with.
+        args: Value,
+    },
+}
+
+impl Say {
+    /// Returns text.
+    #[must_use]
+    pub fn text(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+
+    /// Returns the use of a tool.
+    #[must_use]
+    pub fn call(name: &str, args: Value) -> Self {
+        Self::Call { name: name.to_owned(), args }
+    }
+
+    fn part(&self) -> Value {
+        match self {
+            Self::Text(text) => json!({"text": text}),
+            Self::Call { name, args } => json!({"functionCall": {"name": name, "args": args}}),
+        }
+    }
+}
+
+/// The server. It ends when it is dropped.
+#[derive(Debug)]
+pub struct ModelServer {
+    url: String,
+    state: Arc<Mutex<State>>,
+    serving: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    script: VecDeque<Say>,
+    heard: Vec<Value>,
+}
+
+impl ModelServer {
+    /// Starts a server that answers one conversation with these words in turn, and with `done` when there are none left.
+    ///
+    /// # Errors
+    /// Fails if there is no port to be had.
+    pub async fn start(script: Vec<Say>) -> Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let state = Arc::new(Mutex::new(State { script: script.into(), heard: Vec::new() }));
+        let its = state.clone();
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let its = its.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = serve(stream, &its).await {
+                        // The agent fails by it; a test that wonders why finds it here.
+                        lock(&its).heard.push(json!({"error": error.to_string()}));
+                    }
+                });
+            }
+        });
+        Ok(Self { url, state, serving })
+    }
+
+    /// Returns where it is.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns what the tools gave, as the model was told in the last request of the conversation: `name: output`.
+    #[must_use]
+    pub fn tool_results(&self) -> Vec<String> {
+        let state = lock(&self.state);
+        let contents = state.heard.last().and_then(|request| request["contents"].as_array());
+        let parts =
+            contents.into_iter().flatten().filter_map(|content| content["parts"].as_array()).flatten();
+        let results = parts.filter_map(|part| part.get("functionResponse"));
+        let shown = |result: &Value| {
+            let response = &result["response"];
+            let said = response.get("output").or_else(|| response.get("error")).unwrap_or(response);
+            let said = said.as_str().map_or_else(|| said.to_string(), str::to_owned);
+            format!("{}: {said}", result["name"].as_str().unwrap_or_default())
+        };
+        results.map(shown).collect()
+    }
+
+    /// Returns the tools that the model could use, as it was told in the last request of the conversation.
+    #[must_use]
+    pub fn tools(&self) -> Vec<String> {
+        let state = lock(&self.state);
+        let tools = state.heard.last().and_then(|request| request["tools"].as_array());
+        let declared = tools.into_iter().flatten().filter_map(|tool| tool["functionDeclarations"].as_array());
+        let names = declared.flatten().filter_map(|tool| tool["name"].as_str());
+        names.map(str::to_owned).collect()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Serves one request of one connection.
+async fn serve(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    let request = line(&mut reader).await?;
+    let path = request.split(' ').nth(1).context("no path")?.to_owned();
+    let mut length = 0;
+    loop {
+        let header = line(&mut reader).await?;
+        if header.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = header.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse()?;
+        }
+    }
+    ensure!(length <= MAX_BODY, "{length} bytes are too many");
+    let mut body = Vec::new();
+    reader.take(length).read_to_end(&mut body).await?;
+    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let (kind, answer) = answer(&path, body, state);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        answer.len()
+    );
+    writer.write_all(head.as_bytes()).await?;
+    writer.write_all(answer.as_bytes()).await?;
+    Ok(writer.shutdown().await?)
+}
+
+async fn line(reader: &mut (impl AsyncBufReadExt + Unpin)) -> Result<String> {
+    let mut line = String::new();
+    reader.take(MAX_LINE).read_line(&mut line).await?;
+    ensure!(line.ends_with('\n'), "the request was cut");
+    Ok(line.trim_end().to_owned())
+}
+
+/// Returns an answer with the type of its content. Only a conversation takes from the script; what gemini-cli asks beside
+/// it, such as which model suits the prompt, is answered with nothing of use.
+fn answer(path: &str, body: Value, state: &Mutex<State>) -> (&'static str, String) {
+    let said = if path.contains(":streamGenerateContent") {
+        let mut state = lock(state);
+        state.heard.push(body);
+        state.script.pop_front().unwrap_or_else(|| Say::text("done"))
+    } else if path.contains(":countTokens") {
+        return ("application/json", json!({"totalTokens": 1}).to_string());
+    } else {
+        Say::text("{}")
+    };
+    let chunk = json!({
+        "candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [said.part()]}}],
+        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    });
+    if path.contains("alt=sse") {
+        ("text/event-stream", format!("data: {chunk}\r\n\r\n"))
+    } else {
+        ("application/json", chunk.to_string())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

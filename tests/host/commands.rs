@@ -1,0 +1,390 @@
+//! Commands, as an agent runs them through the host, and that none stays behind.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bowline_state::policy::Preset;
+use bowline_state::schema::v1::TerminalId;
+use bowline_wire::schema::v1::StopReason;
+use bowline_wire::{Grace, Limits, connect_agent};
+use bowline_workspace::terminals::{Asked, TerminalError};
+use expect_test::expect;
+use serde_json::json;
+use test_support::lab::Puppet;
+
+use super::stage::{Actor, Stage, check};
+
+fn full() -> Stage {
+    Stage::with(|settings| settings.preset = Some(Preset::Full))
+}
+
+/// Waits until a command has put something out, and returns it.
+async fn output(actor: &Actor, terminal: &str) -> String {
+    loop {
+        let output = actor.call("terminal/output", json!({"terminalId": terminal})).await.unwrap();
+        let text = output["output"].as_str().unwrap();
+        if text.ends_with('\n') {
+            return text.trim().to_owned();
+        }
+    }
+}
+
+/// Waits until a process is gone.
+async fn gone(pid: &str) {
+    let start = Instant::now();
+    while Path::new("/proc").join(pid).exists() {
+        assert!(start.elapsed() < Duration::from_secs(10), "process {pid} stayed behind");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_lives_as_the_protocol_says() {
+    let text = full()
+        .turn(|actor| async move {
+            let terminal = actor.create(json!({"command": "echo started; exec sleep 1000"})).await.unwrap();
+            let id = json!({"terminalId": terminal});
+            output(&actor, &terminal).await;
+            let running = actor.answer("terminal/output", id.clone()).await;
+            let (one, two, killed) = tokio::join!(
+                actor.answer("terminal/wait_for_exit", id.clone()),
+                actor.answer("terminal/wait_for_exit", id.clone()),
+                actor.answer("terminal/kill", id.clone()),
+            );
+            let after = actor.answer("terminal/output", id.clone()).await;
+            let again = actor.answer("terminal/wait_for_exit", id.clone()).await;
+            let killed_again = actor.answer("terminal/kill", id.clone()).await;
+            let released = actor.answer("terminal/release", id.clone()).await;
+            for answer in [running, one, two, killed, after, again, killed_again, released] {
+                actor.says(&answer);
+            }
+            for method in ["output", "wait_for_exit", "kill", "release"] {
+                let answer = actor.answer(&format!("terminal/{method}"), id.clone()).await;
+                actor.says(&answer.replace(&terminal, "$T"));
+            }
+            StopReason::EndTurn
+        })
+        .await;
+    expect![[r#"
+        {"output":"started\n","truncated":false}
+        {"signal":"SIGTERM"}
+        {"signal":"SIGTERM"}
+        ok
+        {"output":"started\n","truncated":false,"exitStatus":{"signal":"SIGTERM"}}
+        {"signal":"SIGTERM"}
+        ok
+        ok
+        ! -32002 Resource not found: $T {"uri":"$T"}
+        ! -32002 Resource not found: $T {"uri":"$T"}
+        ! -32002 Resource not found: $T {"uri":"$T"}
+        ! -32002 Resource not found: $T {"uri":"$T"}
+    "#]]
+    .assert_eq(&text);
+}
+
+#[tokio::test]
+async fn commands_run_as_they_are_given() {
+    let stage = full().file("sub/x", "");
+    check(
+        &stage,
+        r#"
+        run echo out; echo err >&2; exit 3
+        argv ["echo", "a b", "$(id)", ";", "'\""]
+        run cat; echo "end $?"
+        run kill -9 $$
+        call terminal/create {"command":"no-such-program-anywhere","args":["x"]}
+        call terminal/create {"command":""}
+        call terminal/create {"command":"pwd","cwd":"sub"}
+        call terminal/create {"command":"pwd","cwd":"$BASE"}
+        call terminal/create {"command":"pwd","cwd":"$ROOT/missing"}
+        call terminal/create {"command":"pwd","cwd":"$ROOT/sub/x"}
+        link out $BASE
+        call terminal/create {"command":"pwd","cwd":"$ROOT/out"}
+        call terminal/create {"command":"pwd","cwd":"$ROOT/sub/../.."}
+        read sub/x
+        "#,
+        expect![[r#"
+            > run echo out; echo err >&2; exit 3
+            "out\nerr\n" exit 3
+            > argv ["echo", "a b", "$(id)", ";", "'\""]
+            "a b $(id) ; '\"\n" exit 0
+            > run cat; echo "end $?"
+            "end 0\n" exit 0
+            > run kill -9 $$
+            "" exit "SIGKILL"
+            > call terminal/create {"command":"no-such-program-anywhere","args":["x"]}
+            ! -32602 there is no program no-such-program-anywhere: check its name and PATH, and put its arguments into args
+            > call terminal/create {"command":""}
+            ! -32602 the command is empty: name a program, or give a shell line
+            > call terminal/create {"command":"pwd","cwd":"sub"}
+            ! -32602 sub is a relative path, send an absolute path {"reason":"relative","path":"sub"}
+            > call terminal/create {"command":"pwd","cwd":"$BASE"}
+            ! -32602 $BASE is outside the session's directories {"reason":"outside","path":"$BASE"}
+            > call terminal/create {"command":"pwd","cwd":"$ROOT/missing"}
+            ! -32002 Resource not found: $ROOT/missing {"uri":"$ROOT/missing"}
+            > call terminal/create {"command":"pwd","cwd":"$ROOT/sub/x"}
+            ! -32602 a name on the way to $ROOT/sub/x is not a directory
+            > link out $BASE
+            > call terminal/create {"command":"pwd","cwd":"$ROOT/out"}
+            ! -32602 $ROOT/out is outside the session's directories {"reason":"outside","path":"$ROOT/out"}
+            > call terminal/create {"command":"pwd","cwd":"$ROOT/sub/../.."}
+            ! -32602 $ROOT/sub/../.. is outside the session's directories {"reason":"outside","path":"$ROOT/sub/../.."}
+            > read sub/x
+            ""
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn output_is_cut_at_a_character_within_its_limit() {
+    let mut text = String::new();
+    for (symbol, limit) in [("é", 100), ("é", 101), ("€", 100), ("€", 101), ("😀", 101), ("😀", 2)]
+    {
+        let command = format!("printf '%s' {}", symbol.repeat(200));
+        text += &full()
+            .turn(move |actor| async move {
+                let terminal =
+                    actor.create(json!({"command": command, "outputByteLimit": limit})).await.unwrap();
+                let id = json!({"terminalId": terminal});
+                actor.call("terminal/wait_for_exit", id.clone()).await.unwrap();
+                let output = actor.call("terminal/output", id).await.unwrap();
+                let kept = output["output"].as_str().unwrap();
+                assert!(kept.chars().all(|c| symbol.contains(c)), "{kept}");
+                actor.says(&format!("{symbol} {limit}: {} bytes, {}", kept.len(), output["truncated"]));
+                StopReason::EndTurn
+            })
+            .await;
+    }
+    expect![[r#"
+        é 100: 100 bytes, true
+        é 101: 100 bytes, true
+        € 100: 99 bytes, true
+        € 101: 99 bytes, true
+        😀 101: 100 bytes, true
+        😀 2: 0 bytes, true
+    "#]]
+    .assert_eq(&text);
+}
+
+#[tokio::test]
+async fn secrets_of_the_host_are_not_in_a_commands_environment() {
+    let stage = Stage::with(|settings| {
+        settings.preset = Some(Preset::Full);
+        for name in ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "GH_TOKEN", "LD_PRELOAD"] {
+            settings.terminals.inherited.insert(name.to_owned(), "secret".to_owned());
+        }
+        for (name, value) in [("HOME", "/home/me"), ("LANG", "C.UTF-8"), ("TERM", "xterm")] {
+            settings.terminals.inherited.insert(name.to_owned(), value.to_owned());
+        }
+    });
+    check(&stage, "run env | grep -v '^PWD\\|^_\\|^SHLVL\\|^OLDPWD\\|^BOWLINE_TERMINAL' | sort", expect![[r#"
+        > run env | grep -v '^PWD\|^_\|^SHLVL\|^OLDPWD\|^BOWLINE_TERMINAL' | sort
+        "GIT_PAGER=cat\nHOME=/home/me\nLANG=C.UTF-8\nPAGER=cat\nPATH=/usr/local/bin:/usr/bin:/bin\nTERM=xterm\n" exit 0
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn what_an_environment_can_do_is_shown_and_asked_about() {
+    let stage = Stage::with(|settings| settings.preset = Some(Preset::AcceptEdits)).answers(&[]);
+    stage.lab.rules("[[rules]]\neffect = \"allow\"\ncommand = \"true\"\n").unwrap();
+    let mut script =
+        "call terminal/create {\"command\":\"true\",\"env\":[{\"name\":\"CI\",\"value\":\"1\"}]}\n"
+            .to_owned();
+    for name in ["LD_PRELOAD", "PATH", "GIT_SSH_COMMAND", "BASH_ENV", "NODE_OPTIONS"] {
+        script += &format!(
+            "call terminal/create {{\"command\":\"true\",\"env\":[{{\"name\":\"{name}\",\"value\":\"./x\"}}]}}\n"
+        );
+    }
+    let text = stage.play(&[&script]).await;
+    let text: Vec<&str> =
+        text.lines().map(|line| if line.starts_with("{\"terminalId") { "started" } else { line }).collect();
+    expect![[r#"
+        > call terminal/create {"command":"true","env":[{"name":"CI","value":"1"}]}
+        started
+        > call terminal/create {"command":"true","env":[{"name":"LD_PRELOAD","value":"./x"}]}
+          ? puppet is about to act, and has not asked: run true
+          ? ! sets LD_PRELOAD: the system loads code from it into every program
+          ?   run true
+          ?   in $ROOT
+          ?   with LD_PRELOAD=./x
+          ? Asked because `LD_PRELOAD`: the variable is set, and the system loads code from it into every program
+        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        > call terminal/create {"command":"true","env":[{"name":"PATH","value":"./x"}]}
+          ? puppet is about to act, and has not asked: run true
+          ? ! sets PATH: programs are looked for there
+          ?   run true
+          ?   in $ROOT
+          ?   with PATH=./x
+          ? Asked because `PATH`: the variable is set, and programs are looked for there
+        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        > call terminal/create {"command":"true","env":[{"name":"GIT_SSH_COMMAND","value":"./x"}]}
+          ? puppet is about to act, and has not asked: run true
+          ? ! sets GIT_SSH_COMMAND: git runs it, or reads settings that name programs
+          ?   run true
+          ?   in $ROOT
+          ?   with GIT_SSH_COMMAND=./x
+          ? Asked because `GIT_SSH_COMMAND`: the variable is set, and git runs it, or reads settings that name programs
+        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        > call terminal/create {"command":"true","env":[{"name":"BASH_ENV","value":"./x"}]}
+          ? puppet is about to act, and has not asked: run true
+          ? ! sets BASH_ENV: a shell runs it when it starts
+          ?   run true
+          ?   in $ROOT
+          ?   with BASH_ENV=./x
+          ? Asked because `BASH_ENV`: the variable is set, and a shell runs it when it starts
+        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        > call terminal/create {"command":"true","env":[{"name":"NODE_OPTIONS","value":"./x"}]}
+          ? puppet is about to act, and has not asked: run true
+          ? ! sets NODE_OPTIONS: it gives an interpreter options that load code
+          ?   run true
+          ?   in $ROOT
+          ?   with NODE_OPTIONS=./x
+          ? Asked because `NODE_OPTIONS`: the variable is set, and it gives an interpreter options that load code
+        ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}"#]].assert_eq(&text.join("\n"));
+}
+
+#[tokio::test]
+async fn an_approval_without_an_environment_does_not_cover_one() {
+    let stage = Stage::new().answers(&["yes"]);
+    check(
+        &stage,
+        r#"
+        ask {"toolCallId":"c1","title":"Run","kind":"execute","rawInput":{"command":"true"}}
+        call terminal/create {"command":"true","env":[{"name":"LD_PRELOAD","value":"./x.so"}]}
+        "#,
+        expect![[r#"
+            > ask {"toolCallId":"c1","title":"Run","kind":"execute","rawInput":{"command":"true"}}
+              ? puppet asks: Run
+              ?   run true
+              ?   in $ROOT
+              ? Asked because `true`: no rule covers it, and preset ask asks before commands
+            selected once
+            > call terminal/create {"command":"true","env":[{"name":"LD_PRELOAD","value":"./x.so"}]}
+              ? puppet is about to act, and it is not what was approved: run true
+              ? ! sets LD_PRELOAD: the system loads code from it into every program
+              ?   run true
+              ?   in $ROOT
+              ?   with LD_PRELOAD=./x.so
+              ? Asked because `LD_PRELOAD`: the variable is set, and the system loads code from it into every program
+            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn output_can_be_shown_after_the_terminal_is_released() {
+    let stage = full();
+    let act = stage.acting(|actor| async move {
+        let terminal = actor.create(json!({"command": "echo kept"})).await.unwrap();
+        let id = json!({"terminalId": terminal});
+        actor.call("terminal/wait_for_exit", id.clone()).await.unwrap();
+        actor.call("terminal/release", id).await.unwrap();
+        actor.says(&terminal);
+        StopReason::EndTurn
+    });
+    let (connection, session) = stage.session(vec![act]).await;
+    session.prompt_text("go").await.unwrap();
+    let id = TerminalId::new(stage.text().trim());
+    let shown = session.terminals().display(&id).await.unwrap();
+    assert_eq!((shown.text.as_str(), shown.exit.unwrap().to_string().as_str()), ("kept\n", "0"));
+    connection.close_session(&session).await.unwrap();
+}
+
+/// Returns a turn that starts a command which would go on for long, and says its process id.
+fn long(stage: &Stage) -> test_support::lab::Act {
+    stage.acting(|actor| async move {
+        let command = "trap '' TERM; (setsid sleep 1000 &); echo $$; while :; do sleep 1; done";
+        let terminal = actor.create(json!({"command": command})).await.unwrap();
+        actor.says(&output(&actor, &terminal).await);
+        StopReason::EndTurn
+    })
+}
+
+#[tokio::test]
+async fn no_command_outlives_its_session() {
+    let stage = full();
+    let (connection, session) = stage.session(vec![long(&stage)]).await;
+    session.prompt_text("go").await.unwrap();
+    let pid = stage.text();
+    assert!(Path::new("/proc").join(pid.trim()).exists());
+    connection.close_session(&session).await.unwrap();
+    gone(pid.trim()).await;
+}
+
+#[tokio::test]
+async fn no_command_outlives_its_connection() {
+    for shutdown in [true, false] {
+        let stage = full();
+        let (connection, session) = stage.session(vec![long(&stage)]).await;
+        session.prompt_text("go").await.unwrap();
+        let pid = stage.text();
+        if shutdown {
+            connection.shutdown(Grace::default()).await;
+        } else {
+            drop(connection);
+        }
+        gone(pid.trim()).await;
+    }
+}
+
+#[tokio::test]
+async fn no_command_outlives_its_agent() {
+    let stage = full();
+    let (ours, theirs) = tokio::io::duplex(64 << 10);
+    let (reader, writer) = tokio::io::split(theirs);
+    let agent = Arc::new(Puppet::new(vec![long(&stage)]));
+    let (_, serving) = connect_agent(agent, reader, writer, Limits::DEFAULT);
+    let serving = tokio::spawn(serving);
+    let (reader, writer) = tokio::io::split(ours);
+    let connection = stage.lab.host.connect(reader, writer).await.unwrap();
+    let session = connection.new_session(bowline_host::SessionOptions::default()).await.unwrap();
+    session.prompt_text("go").await.unwrap();
+    let pid = stage.text();
+    // The agent is gone; whoever holds the connection and the session has not noticed.
+    serving.abort();
+    gone(pid.trim()).await;
+    session.prompt_text("go").await.unwrap_err();
+}
+
+#[tokio::test]
+async fn waiting_for_a_command_can_be_taken_back() {
+    let text = full()
+        .turn(|actor| async move {
+            let terminal = actor.create(json!({"command": "echo on; exec sleep 1000"})).await.unwrap();
+            let id = json!({"terminalId": terminal});
+            let waiting = actor.answer("terminal/wait_for_exit", id.clone());
+            tokio::select! {
+                answer = waiting => panic!("{answer}"),
+                _ = output(&actor, &terminal) => {}
+            }
+            // The command is not touched by that.
+            let answer = actor.answer("terminal/output", id.clone()).await;
+            actor.says(&answer);
+            let (waited, _) = tokio::join!(
+                actor.answer("terminal/wait_for_exit", id.clone()),
+                actor.answer("terminal/kill", id.clone())
+            );
+            actor.says(&waited);
+            StopReason::EndTurn
+        })
+        .await;
+    expect![[r#"
+        {"output":"on\n","truncated":false}
+        {"signal":"SIGTERM"}
+    "#]]
+    .assert_eq(&text);
+}
+
+#[tokio::test]
+async fn a_session_that_ended_starts_nothing() {
+    let stage = full();
+    let (connection, session) = stage.session(vec![]).await;
+    let asked = Asked { command: "sleep 300".to_owned(), ..Asked::default() };
+    let prepared = session.terminals().prepare(asked).unwrap();
+    connection.close_session(&session).await.unwrap();
+    let started = session.terminals().start(prepared).await;
+    assert!(matches!(started, Err(TerminalError::Ended)), "{started:?}");
+}

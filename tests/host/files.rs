@@ -1,0 +1,371 @@
+//! Files, as an agent reads and writes them through the host.
+
+use std::sync::{Arc, Mutex};
+
+use bowline_host::{Offer, SessionOptions};
+use bowline_state::policy::Preset;
+use bowline_wire::schema::v1::{
+    AgentCapabilities, Error, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
+    PromptRequest, PromptResponse, StopReason,
+};
+use bowline_wire::{Agent, AgentContext};
+use expect_test::expect;
+use serde_json::json;
+
+use super::stage::{Stage, check};
+
+fn full() -> Stage {
+    Stage::with(|settings| settings.preset = Some(Preset::Full))
+}
+
+#[tokio::test]
+async fn reads_answer_as_agents_expect() {
+    let stage = full().file("a.txt", "1\n2\n3\n4").file("dir/b", "b");
+    std::fs::write(stage.lab.base().join("secret"), "s").unwrap();
+    check(
+        &stage,
+        r#"
+        read missing
+        read missing/deep
+        read a.txt
+        read a.txt 2 2
+        read a.txt 4 10
+        read a.txt 0 1
+        read a.txt 9
+        read a.txt 1 0
+        read dir
+        read dir/../a.txt
+        read $ROOT/../secret
+        read missing/../../secret
+        read /etc/passwd
+        link inside $ROOT/a.txt
+        read inside 1 1
+        link out $BASE/secret
+        read out
+        write out gone
+        link dangling $BASE/new
+        write dangling x
+        write new/deep/file.txt text\n
+        read new/deep/file.txt
+        call fs/read_text_file {"path":"a.txt"}
+        call fs/read_text_file {"path":"~/a.txt"}
+        call fs/read_text_file {"path":""}
+        call fs/read_text_file {"path":"$ROOT/a.txt","line":null,"limit":null}
+        call fs/read_text_file {"path":"$ROOT/a.txt","line":-1}
+        call fs/write_text_file {"path":"a.txt","content":"x"}
+        call fs/write_text_file {"path":"$ROOT/a.txt"}
+        "#,
+        expect![[r#"
+            > read missing
+            ! -32002 Resource not found: $ROOT/missing {"uri":"$ROOT/missing"}
+            > read missing/deep
+            ! -32002 Resource not found: $ROOT/missing/deep {"uri":"$ROOT/missing/deep"}
+            > read a.txt
+            "1\n2\n3\n4"
+            > read a.txt 2 2
+            "2\n3\n"
+            > read a.txt 4 10
+            "4"
+            > read a.txt 0 1
+            "1\n"
+            > read a.txt 9
+            ! -32602 the read starts past the end, there are this many lines: 4 {"reason":"past_end","lines":4}
+            > read a.txt 1 0
+            ""
+            > read dir
+            ! -32602 $ROOT/dir is a directory: list it, or name a file in it
+            > read dir/../a.txt
+            "1\n2\n3\n4"
+            > read $ROOT/../secret
+            ! -32602 $ROOT/../secret is outside the session's directories {"reason":"outside","path":"$ROOT/../secret"}
+            > read missing/../../secret
+            ! -32602 $ROOT/missing/../../secret is outside the session's directories {"reason":"outside","path":"$ROOT/missing/../../secret"}
+            > read /etc/passwd
+            ! -32602 /etc/passwd is outside the session's directories {"reason":"outside","path":"/etc/passwd"}
+            > link inside $ROOT/a.txt
+            > read inside 1 1
+            "1\n"
+            > link out $BASE/secret
+            > read out
+            ! -32602 $ROOT/out is outside the session's directories {"reason":"outside","path":"$ROOT/out"}
+            > write out gone
+            ! -32602 $ROOT/out is outside the session's directories {"reason":"outside","path":"$ROOT/out"}
+            > link dangling $BASE/new
+            > write dangling x
+            ! -32602 $ROOT/dangling is outside the session's directories {"reason":"outside","path":"$ROOT/dangling"}
+            > write new/deep/file.txt text\n
+            ok
+            > read new/deep/file.txt
+            "text\n"
+            > call fs/read_text_file {"path":"a.txt"}
+            ! -32602 a.txt is a relative path, send an absolute path {"reason":"relative","path":"a.txt"}
+            > call fs/read_text_file {"path":"~/a.txt"}
+            ! -32602 ~/a.txt is a relative path, send an absolute path {"reason":"relative","path":"~/a.txt"}
+            > call fs/read_text_file {"path":""}
+            ! -32602 the path is empty, send an absolute path
+            > call fs/read_text_file {"path":"$ROOT/a.txt","line":null,"limit":null}
+            {"content":"1\n2\n3\n4"}
+            > call fs/read_text_file {"path":"$ROOT/a.txt","line":-1}
+            ! -32602 the params of fs/read_text_file are wrong: expected u32 at column 49
+            > call fs/write_text_file {"path":"a.txt","content":"x"}
+            ! -32602 a.txt is a relative path, send an absolute path {"reason":"relative","path":"a.txt"}
+            > call fs/write_text_file {"path":"$ROOT/a.txt"}
+            ! -32602 the params of fs/write_text_file are wrong: missing field `content` before column 57
+        "#]],
+    )
+    .await;
+    assert_eq!(std::fs::read_to_string(stage.lab.base().join("secret")).unwrap(), "s");
+    assert!(!stage.lab.base().join("new").exists());
+}
+
+#[tokio::test]
+async fn unsaved_text_is_read_and_a_write_saves_the_document() {
+    let stage = full().file("a.txt", "disk\n");
+    let workspace = stage.lab.host.workspace().clone();
+    let path = stage.lab.path("a.txt");
+    let document = workspace.open_document(&path).unwrap();
+    workspace.change_document(&path, "unsaved\n".to_owned(), document.revision).unwrap();
+    check(
+        &stage,
+        r#"
+        read a.txt
+        write a.txt unsaved\nagent\n
+        read a.txt
+        "#,
+        expect![[r#"
+            > read a.txt
+            "unsaved\n"
+            > write a.txt unsaved\nagent\n
+            ok
+            > read a.txt
+            "unsaved\nagent\n"
+        "#]],
+    )
+    .await;
+    let document = workspace.document(&path).unwrap().unwrap();
+    assert_eq!((document.text.as_str(), document.dirty), ("unsaved\nagent\n", false));
+    assert_eq!(stage.lab.get("a.txt").unwrap(), "unsaved\nagent\n");
+}
+
+#[tokio::test]
+async fn what_the_user_changed_since_the_agent_read_is_merged_or_refused() {
+    let stage = full().file("a.txt", "1\n2\n3\n4\n5\n");
+    check(
+        &stage,
+        r#"
+        read a.txt
+        put a.txt 1\n2\n3\n4\nfive\n
+        write a.txt one\n2\n3\n4\n5\n
+        read a.txt
+        put a.txt mine\n2\n3\n4\nfive\n
+        write a.txt agents\n2\n3\n4\nfive\n
+        "#,
+        expect![[r#"
+            > read a.txt
+            "1\n2\n3\n4\n5\n"
+            > put a.txt 1\n2\n3\n4\nfive\n
+            > write a.txt one\n2\n3\n4\n5\n
+            ok
+            > read a.txt
+            "one\n2\n3\n4\nfive\n"
+            > put a.txt mine\n2\n3\n4\nfive\n
+            > write a.txt agents\n2\n3\n4\nfive\n
+            ! -32602 $ROOT/a.txt: the text was changed since this session read it, and both changes touch the same lines: read it again {"reason":"conflict","path":"$ROOT/a.txt","why":"the text was changed since this session read it, and both changes touch the same lines: read it again","hunks":[{"line":1,"base":"one\n","ours":"mine\n","theirs":"agents\n"}]}
+        "#]],
+    )
+    .await;
+    assert_eq!(stage.lab.get("a.txt").unwrap(), "mine\n2\n3\n4\nfive\n");
+}
+
+#[tokio::test]
+async fn sessions_cannot_be_guessed_and_closed_ones_are_gone() {
+    let stage = full().file("a.txt", "a");
+    let closed = r#"
+        call fs/read_text_file {"path":"$ROOT/a.txt","sessionId":"s2"}
+        call fs/write_text_file {"path":"$ROOT/a.txt","content":"x","sessionId":"s2"}
+        call terminal/create {"command":"true","sessionId":"s2"}
+        call session/request_permission {"toolCall":{"toolCallId":"c1"},"options":[],"sessionId":"s2"}
+        "#;
+    let act = stage.acting(|actor| async move {
+        let terminal = actor.create(json!({"command": "sleep 1000"})).await.unwrap();
+        for session in ["s2", "s9", ""] {
+            for (method, params) in [
+                ("fs/read_text_file", json!({"path": "$ROOT/a.txt", "sessionId": session})),
+                ("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "x", "sessionId": session})),
+                ("terminal/create", json!({"command": "true", "sessionId": session})),
+                ("terminal/output", json!({"terminalId": terminal, "sessionId": session})),
+                ("terminal/wait_for_exit", json!({"terminalId": terminal, "sessionId": session})),
+                ("terminal/kill", json!({"terminalId": terminal, "sessionId": session})),
+                ("terminal/release", json!({"terminalId": terminal, "sessionId": session})),
+            ] {
+                // The second session is real: only its terminals are not the first one's.
+                if session == "s2" && !params.to_string().contains("terminalId") {
+                    continue;
+                }
+                let answer = actor.answer(method, params).await;
+                actor.says(&format!("{session} {method}: {}", answer.replace(&terminal, "$T")));
+            }
+        }
+        StopReason::EndTurn
+    });
+    let (connection, session) = stage.session(vec![act, stage.act(closed)]).await;
+    let other = connection.new_session(SessionOptions::default()).await.unwrap();
+    session.prompt_text("go").await.unwrap();
+    connection.close_session(&other).await.unwrap();
+    other.prompt_text("go").await.unwrap_err();
+    session.prompt_text("go").await.unwrap();
+    connection.close_session(&session).await.unwrap();
+    assert_eq!(stage.lab.get("a.txt").unwrap(), "a");
+    expect![[r#"
+        s2 terminal/output: ! -32002 Resource not found: $T {"uri":"$T"}
+        s2 terminal/wait_for_exit: ! -32002 Resource not found: $T {"uri":"$T"}
+        s2 terminal/kill: ! -32002 Resource not found: $T {"uri":"$T"}
+        s2 terminal/release: ! -32002 Resource not found: $T {"uri":"$T"}
+        s9 fs/read_text_file: ! -32002 Resource not found: session s9 {"sessionId":"s9"}
+        s9 fs/write_text_file: ! -32002 Resource not found: session s9 {"sessionId":"s9"}
+        s9 terminal/create: ! -32002 Resource not found: session s9 {"sessionId":"s9"}
+        s9 terminal/output: ! -32002 Resource not found: session s9 {"sessionId":"s9"}
+        s9 terminal/wait_for_exit: ! -32002 Resource not found: session s9 {"sessionId":"s9"}
+        s9 terminal/kill: ! -32002 Resource not found: session s9 {"sessionId":"s9"}
+        s9 terminal/release: ! -32002 Resource not found: session s9 {"sessionId":"s9"}
+         fs/read_text_file: ! -32002 Resource not found: session  {"sessionId":""}
+         fs/write_text_file: ! -32002 Resource not found: session  {"sessionId":""}
+         terminal/create: ! -32002 Resource not found: session  {"sessionId":""}
+         terminal/output: ! -32002 Resource not found: session  {"sessionId":""}
+         terminal/wait_for_exit: ! -32002 Resource not found: session  {"sessionId":""}
+         terminal/kill: ! -32002 Resource not found: session  {"sessionId":""}
+         terminal/release: ! -32002 Resource not found: session  {"sessionId":""}
+        > call fs/read_text_file {"path":"$ROOT/a.txt","sessionId":"s2"}
+        ! -32002 Resource not found: session s2 {"sessionId":"s2"}
+        > call fs/write_text_file {"path":"$ROOT/a.txt","content":"x","sessionId":"s2"}
+        ! -32002 Resource not found: session s2 {"sessionId":"s2"}
+        > call terminal/create {"command":"true","sessionId":"s2"}
+        ! -32002 Resource not found: session s2 {"sessionId":"s2"}
+        > call session/request_permission {"toolCall":{"toolCallId":"c1"},"options":[],"sessionId":"s2"}
+        ! -32002 Resource not found: session s2 {"sessionId":"s2"}
+    "#]]
+    .assert_eq(&stage.text());
+}
+
+#[tokio::test]
+async fn what_is_not_offered_is_not_served() {
+    let mut text = String::new();
+    let all = Offer::default();
+    for (name, offer) in [
+        ("all", all),
+        ("no fs", Offer { read: false, write: false, ..all }),
+        ("read only", Offer { write: false, ..all }),
+        ("no terminal", Offer { terminal: false, ..all }),
+        ("no elicitation", Offer { elicitation: false, ..all }),
+    ] {
+        let stage = Stage::with(|settings| (settings.offer, settings.preset) = (offer, Some(Preset::Full)));
+        let stage = stage.file("a.txt", "a");
+        let greeted = Arc::new(Mutex::new(None));
+        let connection = stage.lab.connect_agent(Greeted(greeted.clone())).await.unwrap();
+        let request = greeted.lock().unwrap().take().unwrap();
+        text += &format!("{name}: {}\n", json!(request.client_capabilities));
+        drop(connection);
+        let answers = stage
+            .turn(|actor| async move {
+                for (method, params) in [
+                    ("fs/read_text_file", json!({"path": "$ROOT/a.txt"})),
+                    ("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "b"})),
+                    ("terminal/create", json!({"command": "true"})),
+                    ("terminal/output", json!({"terminalId": "x"})),
+                    ("elicitation/create", json!({"mode": "form", "message": "m", "requestedSchema": {"type": "object", "properties": {}}})),
+                ] {
+                    let answer = actor.call(method, params).await;
+                    let code = answer.map_or_else(|error| i32::from(error.code).to_string(), |_| "ok".to_owned());
+                    actor.says(&format!("  {method}: {code}"));
+                }
+                StopReason::EndTurn
+            })
+            .await;
+        text += &answers;
+    }
+    expect![[r#"
+        all: {"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}}
+          fs/read_text_file: ok
+          fs/write_text_file: ok
+          terminal/create: ok
+          terminal/output: -32002
+          elicitation/create: ok
+        no fs: {"fs":{"readTextFile":false,"writeTextFile":false},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}}
+          fs/read_text_file: -32601
+          fs/write_text_file: -32601
+          terminal/create: ok
+          terminal/output: -32002
+          elicitation/create: ok
+        read only: {"fs":{"readTextFile":true,"writeTextFile":false},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}}
+          fs/read_text_file: ok
+          fs/write_text_file: -32601
+          terminal/create: ok
+          terminal/output: -32002
+          elicitation/create: ok
+        no terminal: {"fs":{"readTextFile":true,"writeTextFile":true},"terminal":false,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}}
+          fs/read_text_file: ok
+          fs/write_text_file: ok
+          terminal/create: -32601
+          terminal/output: -32601
+          elicitation/create: ok
+        no elicitation: {"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false}}
+          fs/read_text_file: ok
+          fs/write_text_file: ok
+          terminal/create: ok
+          terminal/output: -32002
+          elicitation/create: -32602
+    "#]].assert_eq(&text);
+}
+
+#[tokio::test]
+async fn requests_are_served_while_others_wait() {
+    let stage = Stage::new().file("a.txt", "a");
+    stage.lab.rules("[[rules]]\neffect = \"allow\"\ncommand = \"sleep\"\n").unwrap();
+    stage.lab.desk.answer_later(|_| Box::pin(std::future::pending()));
+    let desk = stage.lab.desk.clone();
+    let text = stage
+        .turn(move |actor| async move {
+            let terminal = actor.create(json!({"command": "sleep 1000"})).await.unwrap();
+            let waiting = actor.answer("terminal/wait_for_exit", json!({"terminalId": terminal}));
+            let writing = actor.answer("fs/write_text_file", json!({"path": "$ROOT/a.txt", "content": "x"}));
+            let rest = async {
+                desk.until(|asked, _| asked.len() == 1).await;
+                actor.play("read a.txt").await;
+            };
+            tokio::select! {
+                answer = waiting => panic!("{answer}"),
+                answer = writing => panic!("{answer}"),
+                () = rest => {}
+            }
+            StopReason::EndTurn
+        })
+        .await;
+    expect![[r#"
+        > read a.txt
+        "a"
+    "#]]
+    .assert_eq(&text);
+}
+
+/// An agent that keeps what it is greeted with.
+struct Greeted(Arc<Mutex<Option<InitializeRequest>>>);
+
+impl Agent for Greeted {
+    async fn initialize(
+        &self,
+        request: InitializeRequest,
+        _: AgentContext,
+    ) -> Result<InitializeResponse, Error> {
+        let version = request.protocol_version;
+        *self.0.lock().unwrap() = Some(request);
+        Ok(InitializeResponse::new(version).agent_capabilities(AgentCapabilities::new()))
+    }
+
+    async fn new_session(&self, _: NewSessionRequest, _: AgentContext) -> Result<NewSessionResponse, Error> {
+        Ok(NewSessionResponse::new("s1"))
+    }
+
+    async fn prompt(&self, _: PromptRequest, _: AgentContext) -> Result<PromptResponse, Error> {
+        Ok(PromptResponse::new(StopReason::EndTurn))
+    }
+}

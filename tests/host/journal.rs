@@ -1,0 +1,160 @@
+//! Turns in the journal: who changed what, and taking it back.
+
+use std::fmt::Write as _;
+
+use bowline_host::SessionOptions;
+use bowline_state::policy::Preset;
+use bowline_state::undo::{Selection, Who};
+use expect_test::expect;
+
+use super::stage::Stage;
+
+pub(crate) fn full() -> Stage {
+    Stage::with(|settings| settings.preset = Some(Preset::Full))
+}
+
+/// Returns the journal as a table: how it was learnt, the file, whose it is.
+pub(crate) fn journal(stage: &Stage) -> String {
+    let mut text = String::new();
+    for changed in stage.lab.host.workspace().changes(&Selection::default()).unwrap() {
+        let change = changed.change;
+        let origin = &change.origin;
+        let or = |part: Option<String>| part.unwrap_or_else(|| "-".to_owned());
+        writeln!(
+            text,
+            "{:?} {} session {} turn {} call {} command {}",
+            change.source,
+            change.path,
+            or(origin.session.clone()),
+            or(origin.turn.map(|turn| turn.to_string())),
+            or(origin.call.clone()),
+            or(origin.command.clone()),
+        )
+        .unwrap();
+    }
+    stage.clean(&text)
+}
+
+#[tokio::test]
+async fn every_change_has_its_session_turn_call_and_command() {
+    let stage = full().file("a.txt", "a\n").file("b.txt", "b\n");
+    stage
+        .play(&[
+            r#"
+            update {"sessionUpdate":"tool_call","toolCallId":"c1","title":"Edit","kind":"edit","locations":[{"path":"$ROOT/a.txt"}]}
+            read a.txt
+            write a.txt a2\n
+            write new.txt n\n
+            "#,
+            r#"
+            update {"sessionUpdate":"tool_call_update","toolCallId":"c1","status":"completed"}
+            update {"sessionUpdate":"tool_call","toolCallId":"c2","title":"Run","kind":"execute"}
+            run echo more >> b.txt
+            write a.txt a3\n
+            put direct.txt by the agent itself\n
+            "#,
+        ])
+        .await;
+    expect![[r#"
+        Written $ROOT/a.txt session s1 turn 1 call c1 command -
+        Written $ROOT/new.txt session s1 turn 1 call - command -
+        Observed $ROOT/b.txt session s1 turn 2 call c2 command echo more >> b.txt
+        Written $ROOT/a.txt session s1 turn 2 call - command -
+        Observed $ROOT/direct.txt session s1 turn 2 call - command -
+    "#]]
+    .assert_eq(&journal(&stage));
+}
+
+#[tokio::test]
+async fn a_turn_can_be_taken_back_after_its_session() {
+    let stage = full().file("a.txt", "a\n").file("b.txt", "b\n");
+    stage.play(&["write a.txt first\\n", "write a.txt second\\n\nrun echo x > b.txt\nput c.txt c"]).await;
+    let turn = Selection { who: Who::Turn { session: "s1".to_owned(), turn: 2 }, ..Selection::default() };
+    let back = stage.lab.host.workspace().undo(&turn).unwrap();
+    assert_eq!((back.files.len(), back.left.len()), (3, 0));
+    assert_eq!(stage.lab.get("a.txt").unwrap(), "first\n");
+    assert_eq!(stage.lab.get("b.txt").unwrap(), "b\n");
+    assert!(stage.lab.get("c.txt").is_err());
+}
+
+#[tokio::test]
+async fn what_changes_between_turns_is_nobodys() {
+    let stage = full().file("a.txt", "a\n");
+    let (connection, session) =
+        stage.session(vec![stage.act("read a.txt"), stage.act("put by-agent.txt x")]).await;
+    session.prompt_text("go").await.unwrap();
+    stage.lab.put("by-user.txt", "x").unwrap();
+    let end = session.prompt_text("go").await.unwrap();
+    assert_eq!((end.turn, end.observed.len()), (2, 1));
+    connection.close_session(&session).await.unwrap();
+    expect![[r#"
+        Observed $ROOT/by-user.txt session - turn - call - command -
+        Observed $ROOT/by-agent.txt session s1 turn 2 call - command -
+    "#]]
+    .assert_eq(&journal(&stage));
+}
+
+#[tokio::test]
+async fn sessions_of_one_connection_have_their_own_turns_and_their_own_view() {
+    let stage = full().file("a.txt", "1\n2\n3\n");
+    // The second session has read what the first one changes: its write is merged on its own base.
+    let acts = vec![
+        stage.act("read a.txt"),
+        stage.act("read a.txt\nwrite a.txt one\\n2\\n3\\n"),
+        stage.act("write a.txt 1\\n2\\nthree\\n\nread a.txt"),
+    ];
+    let (connection, first) = stage.session(acts).await;
+    let second = connection.new_session(SessionOptions::default()).await.unwrap();
+    assert_eq!((first.id().0.as_ref(), second.id().0.as_ref()), ("s1", "s2"));
+    let ends = [
+        second.prompt_text("go").await.unwrap().turn,
+        first.prompt_text("go").await.unwrap().turn,
+        second.prompt_text("go").await.unwrap().turn,
+    ];
+    assert_eq!(ends, [1, 1, 2]);
+    connection.close_session(&first).await.unwrap();
+    connection.close_session(&second).await.unwrap();
+    expect![[r#"
+        > read a.txt
+        "1\n2\n3\n"
+        > read a.txt
+        "1\n2\n3\n"
+        > write a.txt one\n2\n3\n
+        ok
+        > write a.txt 1\n2\nthree\n
+        ok
+        > read a.txt
+        "one\n2\nthree\n"
+    "#]]
+    .assert_eq(&stage.text());
+    expect![[r#"
+        Written $ROOT/a.txt session s1 turn 1 call - command -
+        Written $ROOT/a.txt session s2 turn 2 call - command -
+    "#]]
+    .assert_eq(&journal(&stage));
+}
+
+#[tokio::test]
+async fn one_session_has_one_turn_at_a_time() {
+    let stage = full();
+    stage.lab.desk.answer_later(|_| Box::pin(std::future::pending()));
+    let (connection, session) = stage.session(vec![stage.act("read .env"), stage.act("read .env")]).await;
+    stage.lab.put(".env", "x").unwrap();
+    let desk = stage.lab.desk.clone();
+    let during = async {
+        desk.until(|asked, _| asked.len() == 1).await;
+        let busy = session.prompt_text("go").await.unwrap_err().to_string();
+        session.cancel();
+        busy
+    };
+    let (end, busy) = tokio::join!(session.prompt_text("go"), during);
+    end.unwrap();
+    expect!["the session is busy with another turn: wait for it, or cancel it"].assert_eq(&busy);
+    // A turn that nobody waits for any more does not keep the session.
+    tokio::select! {
+        end = session.prompt_text("go") => panic!("{end:?}"),
+        () = desk.until(|asked, _| asked.len() == 2) => {}
+    }
+    assert_eq!(session.prompt_text("go").await.unwrap().turn, 3);
+    connection.close_session(&session).await.unwrap();
+}

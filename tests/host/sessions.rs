@@ -1,0 +1,312 @@
+//! Sessions and their turns: how they are told apart, counted, cancelled and copied, and how agents are met.
+
+use std::sync::Arc;
+
+use bowline_host::{Host, HostError, Offer, Places, Quiet, SessionOptions, Settings};
+use bowline_state::paths::Access;
+use bowline_state::undo::{Selection, Who};
+use bowline_wire::schema::v1::StopReason;
+use bowline_workspace::terminals::{self, Supervisor};
+use expect_test::expect;
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::SUPERVISOR;
+use super::journal::{full, journal};
+use super::player::Player;
+use super::stage::{Seen, Stage};
+
+#[tokio::test]
+async fn a_loaded_session_goes_on_counting_its_turns() {
+    let stage = full().file("a.txt", "a\n");
+    let before = Player::new(vec![stage.act("write a.txt before\\n")]).connect(&stage.lab.host).await;
+    let session = before.new_session(SessionOptions::default()).await.unwrap();
+    assert_eq!(session.prompt_text("go").await.unwrap().turn, 1);
+    before.close_session(&session).await.unwrap();
+    let after = Player::new(vec![stage.act("write b.txt after\\n")]).connect(&stage.lab.host).await;
+    let session = after.load_session("s1".into(), SessionOptions::default()).await.unwrap();
+    assert_eq!(session.prompt_text("go").await.unwrap().turn, 2);
+    after.close_session(&session).await.unwrap();
+    expect![[r#"
+        Written $ROOT/a.txt session s1 turn 1 call - command -
+        Written $ROOT/b.txt session s1 turn 2 call - command -
+    "#]]
+    .assert_eq(&journal(&stage));
+    let turn = Selection { who: Who::Turn { session: "s1".to_owned(), turn: 1 }, ..Selection::default() };
+    stage.lab.host.workspace().undo(&turn).unwrap();
+    assert_eq!(stage.lab.get("a.txt").unwrap(), "a\n");
+    assert_eq!(stage.lab.get("b.txt").unwrap(), "after\n");
+}
+
+/// Returns what an agent heard of its turns.
+fn turns(heard: &Seen) -> Vec<String> {
+    let all = heard.take();
+    let is_of_turns = |line: &&str| matches!(*line, "session/prompt" | "session/cancel");
+    all.lines().filter(is_of_turns).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_cancelled_before_it_is_sent_is_not_sent() {
+    let stage = Stage::new();
+    let player = Player::default();
+    let heard = player.heard.clone();
+    let connection = player.connect(&stage.lab.host).await;
+    let session = connection.new_session(SessionOptions::default()).await.unwrap();
+    let prompting = session.prompt_text("go");
+    tokio::pin!(prompting);
+    // The turn has begun, and is not recorded yet.
+    tokio::select! {
+        biased;
+        end = &mut prompting => panic!("{end:?}"),
+        () = std::future::ready(()) => session.cancel(),
+    }
+    let end = prompting.await.unwrap();
+    assert_eq!((end.turn, end.stop), (1, StopReason::Cancelled));
+    // The next one is all that the agent hears of.
+    assert_eq!(session.prompt_text("go").await.unwrap().turn, 2);
+    connection.close_session(&session).await.unwrap();
+    assert_eq!(turns(&heard), ["session/prompt"]);
+}
+
+#[tokio::test]
+async fn an_agent_never_hears_that_a_prompt_is_cancelled_before_it_hears_the_prompt() {
+    let stage = Stage::with(|settings| settings.observe = false);
+    for patience in 0..40 {
+        let player = Player::new(vec![stage.acting(|actor| async move {
+            actor.turn.cx.cancelled().await;
+            StopReason::Cancelled
+        })]);
+        let heard = player.heard.clone();
+        let connection = player.connect(&stage.lab.host).await;
+        let session = connection.new_session(SessionOptions::default()).await.unwrap();
+        let cancel = async {
+            let has_begun =
+                |shown: &[String]| shown.iter().filter(|event| event.starts_with("TurnStarted")).count();
+            if patience % 2 == 1 {
+                stage.lab.desk.until(|_, shown| has_begun(shown) > patience).await;
+            }
+            for _ in 0..patience / 2 {
+                tokio::task::yield_now().await;
+            }
+            session.cancel();
+        };
+        let (end, ()) = tokio::join!(session.prompt_text("go"), cancel);
+        assert_eq!(end.unwrap().stop, StopReason::Cancelled);
+        connection.close_session(&session).await.unwrap();
+        let heard = turns(&heard);
+        assert!(heard.is_empty() || heard == ["session/prompt", "session/cancel"], "{patience}: {heard:?}");
+    }
+}
+
+#[tokio::test]
+async fn cancelling_a_turn_kills_its_commands_and_leaves_those_of_earlier_ones() {
+    let stage = full();
+    let (tell, told) = oneshot::channel();
+    let first = stage.acting(|actor| async move {
+        // A turn that is over does not take its commands along.
+        tell.send(actor.create(json!({"command": "sleep 1000"})).await.unwrap()).unwrap();
+        StopReason::EndTurn
+    });
+    let (start, started) = oneshot::channel();
+    let second = stage.acting(|actor| async move {
+        let terminal = actor.create(json!({"command": "sleep 1000"})).await.unwrap();
+        start.send(()).unwrap();
+        let exit = actor.answer("terminal/wait_for_exit", json!({"terminalId": terminal})).await;
+        actor.says(&format!("its own: {exit}"));
+        StopReason::Cancelled
+    });
+    let third = stage.acting(|actor| async move {
+        let output = actor.call("terminal/output", json!({"terminalId": told.await.unwrap()})).await.unwrap();
+        actor.says(&format!("the earlier one: {}", output["exitStatus"]));
+        StopReason::EndTurn
+    });
+    let (connection, session) = stage.session(vec![first, second, third]).await;
+    session.prompt_text("go").await.unwrap();
+    let cancel = async {
+        started.await.unwrap();
+        session.cancel();
+    };
+    let (end, ()) = tokio::join!(session.prompt_text("go"), cancel);
+    end.unwrap();
+    session.prompt_text("go").await.unwrap();
+    connection.close_session(&session).await.unwrap();
+    expect![[r#"
+        its own: {"signal":"SIGTERM"}
+        the earlier one: null
+    "#]]
+    .assert_eq(&stage.text());
+}
+
+#[tokio::test]
+async fn what_an_agent_writes_itself_is_not_nobodys_because_another_turn_begins() {
+    let stage = full();
+    let (write, written) = oneshot::channel();
+    let (begin, begun) = oneshot::channel();
+    let (end, ended) = oneshot::channel();
+    let first = stage.acting(|actor| async move {
+        actor.play("put direct.txt by the agent itself").await;
+        write.send(()).unwrap();
+        begun.await.unwrap();
+        StopReason::EndTurn
+    });
+    let second = stage.acting(|_| async move {
+        begin.send(()).unwrap();
+        ended.await.unwrap();
+        StopReason::EndTurn
+    });
+    let (connection, one) = stage.session(vec![first, second]).await;
+    let other = connection.new_session(SessionOptions::default()).await.unwrap();
+    let beside = async {
+        written.await.unwrap();
+        other.prompt_text("go").await.unwrap()
+    };
+    let its = async {
+        let its = one.prompt_text("go").await.unwrap();
+        end.send(()).unwrap();
+        its
+    };
+    let (its, beside) = tokio::join!(its, beside);
+    assert_eq!((its.observed.len(), beside.observed.len()), (1, 0));
+    connection.close_session(&one).await.unwrap();
+    connection.close_session(&other).await.unwrap();
+    expect![[r#"
+        Observed $ROOT/direct.txt session s1 turn 1 call - command -
+    "#]]
+    .assert_eq(&journal(&stage));
+}
+
+#[tokio::test]
+async fn one_agent_can_be_offered_less_and_both_share_the_journal() {
+    let stage = full();
+    let script = |name: &str| stage.act(&format!("write {name} x\nrun true"));
+    let less = stage.lab.host.offering(Offer { terminal: false, ..Offer::default() });
+    let one = Player::new(vec![script("one.txt")]).connect(&stage.lab.host).await;
+    let other = Player::new(vec![script("other.txt")]).connect(&less).await;
+    let a = one.new_session(SessionOptions::default()).await.unwrap();
+    let b = other.new_session(SessionOptions::default()).await.unwrap();
+    // Each agent has called its session the same.
+    assert_eq!((a.id(), b.id()), (&"s1".into(), &"s1".into()));
+    a.prompt_text("go").await.unwrap();
+    b.prompt_text("go").await.unwrap();
+    one.close_session(&a).await.unwrap();
+    other.close_session(&b).await.unwrap();
+    expect![[r#"
+        > write one.txt x
+        ok
+        > run true
+        "" exit 0
+        > write other.txt x
+        ok
+        > run true
+        ! -32601 terminal/create needs clientCapabilities.terminal, which was not advertised {"method":"terminal/create","capability":"clientCapabilities.terminal"}
+    "#]].assert_eq(&stage.text());
+    expect![[r#"
+        Written $ROOT/one.txt session s1 turn 1 call - command -
+        Written $ROOT/other.txt session s1~2 turn 1 call - command -
+    "#]]
+    .assert_eq(&journal(&stage));
+}
+
+#[tokio::test]
+async fn only_what_an_agent_offers_and_can_do_itself_is_a_way_to_log_in() {
+    let stage = Stage::new();
+    let player = Player::default();
+    let heard = player.heard.clone();
+    let connection = player.connect(&stage.lab.host).await;
+    let mut text = String::new();
+    for method in ["other", "tty", "key"] {
+        let said = connection.authenticate(&method.into()).await;
+        text += &format!("{method}: {}\n", said.map_or_else(|error| error.to_string(), |()| "ok".to_owned()));
+    }
+    expect![[r#"
+        other: the agent does not offer to log in by other: use one of those that it offers
+        tty: to log in by tty is for the user, in a terminal: run the agent's program for it, then connect again
+        key: ok
+    "#]].assert_eq(&text);
+    expect![[r#"
+        initialize
+        authenticate
+    "#]]
+    .assert_eq(&heard.take());
+}
+
+#[tokio::test]
+async fn a_fork_has_nothing_of_what_its_session_was_allowed() {
+    let stage = Stage::new().answers(&["yes session", "no"]);
+    let acts = ["write a.txt 1", "write a.txt 2", "write a.txt 3"].map(|script| stage.act(script));
+    let connection = Player::new(acts.into()).connect(&stage.lab.host).await;
+    let session = connection.new_session(SessionOptions::default()).await.unwrap();
+    session.prompt_text("go").await.unwrap();
+    let fork = connection.fork_session(&session).await.unwrap();
+    assert_eq!((fork.name(), fork.files().roots().cwd()), ("f1", session.files().roots().cwd()));
+    assert_eq!(session.prompt_text("go").await.unwrap().turn, 2);
+    assert_eq!(fork.prompt_text("go").await.unwrap().turn, 1);
+    connection.close_session(&session).await.unwrap();
+    connection.close_session(&fork).await.unwrap();
+    expect![[r#"
+        > write a.txt 1
+          ? The agent is about to act, and has not asked: write $ROOT/a.txt
+          ?   write $ROOT/a.txt
+          ?   new file, lines: 1
+          ?   @@ -0,0 +1 @@
+          ?   +1
+          ?   \ No newline at end of file
+          ? Asked because no rule covers it, and preset ask asks before writes
+        ok
+        > write a.txt 2
+        ok
+        > write a.txt 3
+          ? The agent is about to act, and has not asked: write $ROOT/a.txt
+          ?   write $ROOT/a.txt
+          ?   lines: 1 added, 1 removed
+          ?   @@ -1 +1 @@
+          ?   -2
+          ?   \ No newline at end of file
+          ?   +3
+          ?   \ No newline at end of file
+          ? Asked because no rule covers it, and preset ask asks before writes
+        ! -32030 permission denied: the user said no {"why":"the user said no"}
+    "#]]
+    .assert_eq(&stage.text());
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_fork_is_not_asked_to() {
+    let stage = Stage::new();
+    let (connection, session) = stage.session(vec![]).await;
+    let refused = connection.fork_session(&session).await.unwrap_err();
+    expect!["session/fork needs agentCapabilities.sessionCapabilities.fork, which was not advertised"]
+        .assert_eq(&refused.to_string());
+    connection.close_session(&session).await.unwrap();
+}
+
+#[tokio::test]
+async fn rules_that_lie_beside_the_project_do_not_keep_it_out() {
+    let base = tempfile::tempdir().unwrap();
+    let project = base.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let policy = base.path().join("policy.toml");
+    std::fs::write(&policy, "preset = \"full\"\n").unwrap();
+    let places = Places { policy: policy.clone(), ..Places::below(base.path()) };
+    let supervisor = Supervisor { program: SUPERVISOR.into(), args: Vec::new() };
+    let settings = Settings::new(terminals::Settings::new(supervisor));
+    let host = Host::open(&project, &places, Arc::new(Quiet), settings).unwrap();
+    let session = host.workspace().session("x");
+    let admit = |path: std::path::PathBuf| session.admit(&path.display().to_string(), Access::Write);
+    admit(project.join("a.txt")).unwrap();
+    admit(policy).unwrap_err();
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_before_it_is_met_has_last_words() {
+    let stage = Stage::new();
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-c", "echo broken >&2; exit 3"]);
+    let error = stage.lab.host.spawn(command).await.unwrap_err();
+    let HostError::NotMet { exit, .. } = &error else { panic!("{error:?}") };
+    expect![[r#"
+        the agent ended: exit status: 3; its last words:
+        broken"#]]
+    .assert_eq(&exit.to_string());
+    assert!(error.to_string().ends_with(&exit.to_string()), "{error}");
+}

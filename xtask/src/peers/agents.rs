@@ -1,0 +1,182 @@
+//! Agents that others have written, as they publish them, installed at pinned versions under `target/peers`.
+//!
+//! They drive our host in tests. Each is started in a home of its own, and needs no network: fast-agent's model repeats
+//! what it is told, gemini-cli's is a server of the test, and elizacp has none.
+
+use super::{Places, copy_files, is_current, stamp, works};
+use crate::World;
+use crate::command::{cargo, run_as_progress};
+use crate::summary::Outcome;
+use anyhow::Context;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Has no lock file of its own here: the crate carries one.
+const ELIZA: &str = "elizacp@12.0.0";
+
+const PYTHON_WILL_DO: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 13))";
+const GEMINI: &str = "node_modules/@google/gemini-cli/bundle/gemini.js";
+
+/// An agent that others have written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherAgent {
+    /// The Python package `fast-agent-mcp`: asks for permission, and runs commands in the client's terminals.
+    FastAgent,
+    /// The npm package `@google/gemini-cli`: asks for permission, and reads and writes files through the client.
+    Gemini,
+    /// The crate `elizacp`: only talks.
+    Eliza,
+}
+
+impl OtherAgent {
+    /// Every one.
+    pub const ALL: [Self; 3] = [Self::FastAgent, Self::Gemini, Self::Eliza];
+
+    /// Returns its name, which is also that of its folders.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FastAgent => "fast-agent",
+            Self::Gemini => "gemini",
+            Self::Eliza => "elizacp",
+        }
+    }
+
+    /// Returns the command that starts it.
+    pub fn command(self, root: &Path) -> Vec<String> {
+        let program = self.program(root).display().to_string();
+        let words: &[&str] = match self {
+            Self::FastAgent => &[&program, "--model", "passthrough", "--shell"],
+            Self::Gemini => &["node", &program, "--acp", "--skip-trust"],
+            Self::Eliza => &[&program, "--deterministic", "acp"],
+        };
+        words.iter().map(ToString::to_string).collect()
+    }
+
+    fn program(self, root: &Path) -> PathBuf {
+        self.places(root).target.join(match self {
+            Self::FastAgent => "bin/fast-agent-acp",
+            Self::Gemini => GEMINI,
+            Self::Eliza => "bin/elizacp",
+        })
+    }
+
+    fn places(self, root: &Path) -> Places {
+        Places::named(self.name(), root)
+    }
+
+    /// Installs it, unless that was done before.
+    pub fn install(self, world: &World) -> Outcome {
+        let places = self.places(&world.root);
+        let installed = match self {
+            Self::FastAgent => match python() {
+                Some(python) => install_fast_agent(&python, &places),
+                None => {
+                    let missing = "needs Python 3.13 with venv: install it so that `python3.13` finds it";
+                    return Outcome::missing(missing, world.ci);
+                }
+            },
+            Self::Gemini if !super::has_node() => {
+                return Outcome::missing(format!("needs {}", super::NODE), world.ci);
+            }
+            Self::Gemini => install_gemini(&places),
+            Self::Eliza => install_eliza(&world.root, &places),
+        };
+        Outcome::of(installed)
+    }
+
+    /// Whether it can be started, at the version that is pinned now.
+    pub(super) fn is_installed(self, root: &Path) -> bool {
+        let places = self.places(root);
+        let current = match self {
+            Self::FastAgent => is_current(&places, "requirements.txt"),
+            Self::Gemini => is_current(&places, "package-lock.json") && super::has_node(),
+            // Cargo itself knows what is there.
+            Self::Eliza => true,
+        };
+        current && self.program(root).is_file()
+    }
+}
+
+/// Returns an interpreter of the one version that fast-agent runs on, also if pyenv keeps it beside the one in use.
+fn python() -> Option<PathBuf> {
+    let will_do = |program: &Path| works(program, &["-c", PYTHON_WILL_DO]);
+    let by_name = ["python3.13", "python3"].map(PathBuf::from);
+    by_name.into_iter().find(|program| will_do(program)).or_else(|| {
+        let prefix = Command::new("pyenv").args(["prefix", "3.13"]).output().ok()?;
+        let prefix = String::from_utf8(prefix.stdout).ok()?;
+        Some(Path::new(prefix.trim()).join("bin/python3.13")).filter(|program| will_do(program))
+    })
+}
+
+fn install_fast_agent(python: &Path, places: &Places) -> anyhow::Result<()> {
+    if is_current(places, "requirements.txt") && places.target.join("bin/python").exists() {
+        return Ok(());
+    }
+    run_as_progress(Command::new(python).args(["-m", "venv", "--clear"]).arg(&places.target))?;
+    let mut pip = Command::new(places.target.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--no-input", "--progress-bar", "off"]);
+    // Every package is pinned, so there is nothing to resolve; and most are never imported.
+    pip.args(["--no-deps", "--no-compile", "--requirement"]);
+    run_as_progress(pip.arg(places.source.join("requirements.txt")))?;
+    stamp(places, "requirements.txt")
+}
+
+fn install_gemini(places: &Places) -> anyhow::Result<()> {
+    if is_current(places, "package-lock.json") && places.target.join(GEMINI).is_file() {
+        return Ok(());
+    }
+    copy_files(&places.source, &places.target)?;
+    let mut npm = Command::new("npm");
+    npm.args(["ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund"]);
+    run_as_progress(npm.current_dir(&places.target))?;
+    stamp(places, "package-lock.json")
+}
+
+fn install_eliza(root: &Path, places: &Places) -> anyhow::Result<()> {
+    let build = places.target.join("build");
+    // Cargo itself knows whether there is anything to do.
+    let mut install = cargo(root, &["install", "--locked", "--debug", ELIZA, "--root"]);
+    install.arg(&places.target).arg("--target-dir").arg(&build);
+    // Nobody debugs it, and it is built once.
+    install.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
+    run_as_progress(&mut install)?;
+    if build.exists() {
+        // Some hundred megabytes that are not needed again.
+        fs::remove_dir_all(&build).with_context(|| format!("cannot remove {}", build.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OtherAgent, Places};
+    use crate::peers::stamp;
+    use expect_test::expect;
+    use std::fs;
+    use std::path::Path;
+
+    #[test]
+    fn an_agent_is_started_as_its_makers_say() {
+        let commands = OtherAgent::ALL.map(|agent| agent.command(Path::new("/my repo")).join(" "));
+        expect![[r#"
+            /my repo/target/peers/fast-agent/bin/fast-agent-acp --model passthrough --shell
+            node /my repo/target/peers/gemini/node_modules/@google/gemini-cli/bundle/gemini.js --acp --skip-trust
+            /my repo/target/peers/elizacp/bin/elizacp --deterministic acp"#]]
+        .assert_eq(&commands.join("\n"));
+    }
+
+    #[test]
+    fn an_agent_is_installed_once_its_program_and_packages_are_there() {
+        let root = tempfile::tempdir().unwrap();
+        let Places { source, target } = OtherAgent::FastAgent.places(root.path());
+        fs::create_dir_all(&source).unwrap();
+        fs::create_dir_all(target.join("bin")).unwrap();
+        fs::write(source.join("requirements.txt"), "fast-agent-mcp==1\n").unwrap();
+        fs::write(target.join("bin/fast-agent-acp"), "").unwrap();
+        assert!(!OtherAgent::FastAgent.is_installed(root.path()), "its packages are not all there");
+        stamp(&Places { source, target }, "requirements.txt").unwrap();
+        assert!(OtherAgent::FastAgent.is_installed(root.path()));
+        assert!(!OtherAgent::Eliza.is_installed(root.path()));
+    }
+}
