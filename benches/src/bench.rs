@@ -1,7 +1,7 @@
 //! The runner: every pair through every phase, round by round, then what came out.
 
 mod alone;
-mod child;
+pub(crate) mod child;
 mod client;
 pub(crate) mod machine;
 mod options;

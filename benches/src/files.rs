@@ -1,15 +1,15 @@
 //! The benchmark of files: the workspace engine against what peers do with the same bytes, on a real disk, in one run.
 
-mod data;
-mod memory;
+pub(crate) mod data;
+pub(crate) mod memory;
 mod options;
-mod report;
+pub(crate) mod report;
 mod scans;
 mod sides;
 mod texts;
 mod wholes;
 mod windows;
-mod writes;
+pub(crate) mod writes;
 
 use std::io::Write;
 use std::path::Path;
@@ -63,13 +63,13 @@ const QUICK: Extent = Extent {
 };
 
 /// Says what goes on, and when.
-struct Progress<'p> {
-    begun: Instant,
-    to: &'p mut dyn Write,
+pub(crate) struct Progress<'p> {
+    pub(crate) begun: Instant,
+    pub(crate) to: &'p mut dyn Write,
 }
 
 impl Progress<'_> {
-    fn tell(&mut self, text: &str) -> Result<()> {
+    pub(crate) fn tell(&mut self, text: &str) -> Result<()> {
         let seconds = self.begun.elapsed().as_secs_f64();
         writeln!(self.to, "{seconds:5.1} s  {text}").context("cannot say what goes on")
     }

@@ -12,7 +12,7 @@ use anyhow::{Context, Error, Result, anyhow, ensure};
 const POLL: Duration = Duration::from_millis(1);
 
 /// A child whose output is read here. It is killed after the limit, and on drop.
-pub(super) struct Watched {
+pub(crate) struct Watched {
     // Shared with the thread that kills it after the limit; whoever waits polls, so neither holds it for long.
     child: Arc<Mutex<Child>>,
     begun: Instant,
@@ -22,14 +22,14 @@ pub(super) struct Watched {
 }
 
 /// Our ends of a child's pipes; `stdin` only if the command pipes it.
-pub(super) struct Pipes {
-    pub(super) stdin: Option<ChildStdin>,
-    pub(super) stdout: BufReader<ChildStdout>,
+pub(crate) struct Pipes {
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: BufReader<ChildStdout>,
 }
 
 impl Watched {
     /// Starts the command, its stdout piped.
-    pub(super) fn start(command: &mut Command, limit: Duration) -> Result<(Self, Pipes)> {
+    pub(crate) fn start(command: &mut Command, limit: Duration) -> Result<(Self, Pipes)> {
         let begun = Instant::now();
         let mut child = command
             .stdout(Stdio::piped())
@@ -50,12 +50,12 @@ impl Watched {
     }
 
     /// Returns the process id.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         lock(&self.child).id()
     }
 
     /// Says why the child's output ended too early.
-    pub(super) fn early_end(&self) -> Error {
+    pub(crate) fn early_end(&self) -> Error {
         if self.begun.elapsed() >= self.limit {
             return anyhow!("given up after {} s", self.limit.as_secs());
         }
@@ -67,7 +67,7 @@ impl Watched {
     }
 
     /// Waits for the child, which must end well and within the limit.
-    pub(super) fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         loop {
             if let Some(status) = lock(&self.child).try_wait()? {
                 ensure!(status.success(), "ended with {status}");

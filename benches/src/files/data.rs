@@ -182,19 +182,19 @@ const WORDS: &[&str] = &[
 
 /// Text that looks like source code, the same in every run.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(crate) struct Text {
     state: u64,
     line: String,
 }
 
 impl Text {
     /// Returns the text that belongs to a seed.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed | 1, line: String::new() }
     }
 
     /// Returns a number below another (xorshift).
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
@@ -202,7 +202,7 @@ impl Text {
     }
 
     /// Returns a line of some 10 to 120 bytes, without its end.
-    pub(super) fn line(&mut self) -> &str {
+    pub(crate) fn line(&mut self) -> &str {
         let bytes = 10 + self.below(100);
         self.line.clear();
         for _ in 0..self.below(4) {
@@ -222,7 +222,7 @@ impl Text {
     }
 
     /// Returns so many lines.
-    pub(super) fn lines(&mut self, count: usize) -> String {
+    pub(crate) fn lines(&mut self, count: usize) -> String {
         let mut text = String::new();
         for _ in 0..count {
             text.push_str(self.line());
@@ -232,7 +232,7 @@ impl Text {
     }
 
     /// Returns lines of about so many bytes.
-    pub(super) fn of_bytes(&mut self, bytes: usize) -> String {
+    pub(crate) fn of_bytes(&mut self, bytes: usize) -> String {
         let mut text = String::new();
         while text.len() < bytes {
             text.push_str(self.line());

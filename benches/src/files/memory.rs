@@ -149,7 +149,8 @@ fn in_a_child(operation: &Operation) -> Result<f64> {
     Ok(kib as f64 / 1024.0)
 }
 
-fn growth<T>(act: impl FnOnce() -> Result<T>) -> Result<u64> {
+/// Returns by how many KiB the peak of an act lies above what the process had before.
+pub(crate) fn growth<T>(act: impl FnOnce() -> Result<T>) -> Result<u64> {
     // Forgets the peak until now. Where the system does not allow it, the growth comes out too large, not too small.
     std::fs::write("/proc/self/clear_refs", "5").ok();
     let before = status_kib("VmRSS:")?;

@@ -57,7 +57,7 @@ pub struct Grown {
 
 /// What a value should be.
 #[derive(Debug, Clone, Copy)]
-enum Target {
+pub(crate) enum Target {
     AtLeast(f64),
     AtMost(f64),
     None,
@@ -80,7 +80,7 @@ const SCAN_REPEAT: Target = Target::AtLeast(2.0);
 const PEAK_GROWTH_MIB: Target = Target::AtMost(1.0);
 
 impl Target {
-    fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         match self {
             Self::AtLeast(least) => format!("≥ {least}"),
             Self::AtMost(most) => format!("≤ {most}"),
@@ -88,7 +88,7 @@ impl Target {
         }
     }
 
-    fn verdict(self, value: Option<f64>) -> &'static str {
+    pub(crate) fn verdict(self, value: Option<f64>) -> &'static str {
         let is_met = match (self, value) {
             (Self::None, _) => return "",
             (_, None) => return "not measured",

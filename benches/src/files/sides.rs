@@ -17,7 +17,7 @@ pub struct Sides {
 
 impl Sides {
     /// Measures both sides so many times. Who goes first changes from round to round.
-    pub(super) fn by_turns(
+    pub(crate) fn by_turns(
         rounds: usize,
         mut ours: impl FnMut() -> Result<f64>,
         mut theirs: impl FnMut() -> Result<f64>,

@@ -103,7 +103,8 @@ pub(super) fn put(path: &Path, content: &str) -> Result<()> {
     Ok(file.sync_all()?)
 }
 
-fn plain_write(directory: &Path, path: &Path, content: &str) -> Result<()> {
+/// Writes a file in one step that outlasts a power cut.
+pub(crate) fn plain_write(directory: &Path, path: &Path, content: &str) -> Result<()> {
     let temp = path.with_extension("tmp");
     put(&temp, content)?;
     std::fs::rename(&temp, path)?;

@@ -22,10 +22,20 @@ enum Command {
     /// The agent of the demo, started by the demo itself.
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
+    /// Owns the processes of one command, started by a host.
+    #[command(name = SUPERVISOR, hide = true)]
+    Supervisor,
 }
+
+/// How the program is started to own the processes of a command.
+pub(crate) const SUPERVISOR: &str = "__supervisor";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Command::Supervisor = arguments.command {
+        // Before there is a thread or a runtime.
+        return bowline_workspace::terminals::supervisor::main(std::env::args_os());
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.into()),
@@ -33,6 +43,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Demo => runtime.block_on(demo::run()),
         Command::DemoAgent => runtime.block_on(demo::agent::run()).map_err(Into::into),
+        Command::Supervisor => Ok(()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

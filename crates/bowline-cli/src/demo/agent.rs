@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bowline_state::builders::{diff, start_edit, start_read};
+use bowline_state::builders::{diff, start, start_edit, start_read, terminal};
 use bowline_state::permission::{Ask, PermissionBroker, Verdict};
 use bowline_state::tracker::ToolCallTracker;
 use bowline_wire::schema::v1::{
-    ContentBlock, ContentChunk, Error, Implementation, InitializeRequest, InitializeResponse,
-    NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, ReadTextFileRequest, SessionId,
-    SessionUpdate, StopReason, ToolCall, ToolCallStatus, ToolCallUpdateFields, WriteTextFileRequest,
+    ContentBlock, ContentChunk, CreateTerminalRequest, Error, Implementation, InitializeRequest,
+    InitializeResponse, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
+    ReadTextFileRequest, ReleaseTerminalRequest, SessionId, SessionUpdate, StopReason, TerminalOutputRequest,
+    ToolCall, ToolCallStatus, ToolCallUpdateFields, ToolKind, WaitForTerminalExitRequest,
+    WriteTextFileRequest,
 };
 use bowline_wire::{Agent, AgentContext, CallError, ClientHandle, run_agent};
 
@@ -58,12 +60,16 @@ impl Agent for DemoAgent {
             }
             (Some("bump"), Some(path), None, None) => turn.edit(path, BUMP).await?,
             (Some("rename"), Some(path), None, None) => turn.edit(path, RENAME).await?,
+            (Some("run"), Some(_), ..) => turn.run(text["run".len()..].trim()).await?,
             (Some("wait"), ..) => {
                 turn.say("I wait until you cancel.").await?;
                 cx.cancelled().await;
                 return Ok(PromptResponse::new(StopReason::Cancelled));
             }
-            _ => turn.say("I know: show PATH, line N of PATH, bump PATH, rename PATH, wait.").await?,
+            _ => {
+                turn.say("I know: show PATH, line N of PATH, bump PATH, rename PATH, run COMMAND, wait.")
+                    .await?
+            }
         }
         Ok(PromptResponse::new(StopReason::EndTurn))
     }
@@ -155,12 +161,7 @@ impl Turn {
         let change = vec![diff(path, Some(&old), &new)];
         self.start("edit", |id| start_edit(id, edit.title, path, new.clone()).content(change)).await?;
 
-        let broker = PermissionBroker::new(self.session.clone());
-        let ask = Ask { description: Some(edit.why.to_owned()), ..Ask::default() };
-        let request = broker.request_for(&self.calls, "edit", ask).map_err(Error::into_internal_error)?;
-        let options = request.options.clone();
-        let answer = self.client.request_permission(request).await?;
-        let approved = Verdict::of(&options, &answer.outcome).is_ok_and(|verdict| verdict.is_approved());
+        let approved = self.asks("edit", edit.why).await?;
         if !approved {
             self.progress("edit", ToolCallUpdateFields::new().status(ToolCallStatus::Failed)).await?;
             self.say("You said no, so I left it as it is.").await?;
@@ -178,5 +179,49 @@ impl Turn {
             }
         }
         Ok(())
+    }
+
+    /// Asks for permission to go on with a tool call.
+    async fn asks(&mut self, name: &str, why: &str) -> Result<bool, Error> {
+        let broker = PermissionBroker::new(self.session.clone());
+        let ask = Ask { description: Some(why.to_owned()), ..Ask::default() };
+        let request = broker.request_for(&self.calls, name, ask).map_err(Error::into_internal_error)?;
+        let options = request.options.clone();
+        let answer = self.client.request_permission(request).await?;
+        Ok(Verdict::of(&options, &answer.outcome).is_ok_and(|verdict| verdict.is_approved()))
+    }
+
+    /// Runs a command in a terminal of the client, if the user agrees.
+    async fn run(&mut self, command: &str) -> Result<(), Error> {
+        let input = serde_json::json!({ "command": command });
+        let title = format!("Run {command}");
+        self.start("run", |id| start(id, title).kind(ToolKind::Execute).raw_input(input)).await?;
+        if !self.asks("run", "To see what it says.").await? {
+            self.progress("run", ToolCallUpdateFields::new().status(ToolCallStatus::Failed)).await?;
+            return Ok(self.say("I may not, so I did not.").await?);
+        }
+        let created =
+            self.client.create_terminal(CreateTerminalRequest::new(self.session.clone(), command)).await;
+        let id = match created {
+            Ok(created) => created.terminal_id,
+            Err(error) => {
+                self.progress("run", ToolCallUpdateFields::new().status(ToolCallStatus::Failed)).await?;
+                return Ok(self.say(&format!("I cannot run it: {error}")).await?);
+            }
+        };
+        let running = ToolCallUpdateFields::new()
+            .status(ToolCallStatus::InProgress)
+            .content(vec![terminal(id.clone())]);
+        self.progress("run", running).await?;
+        let wait = WaitForTerminalExitRequest::new(self.session.clone(), id.clone());
+        let exit = self.client.wait_for_terminal_exit(wait).await?.exit_status;
+        let output =
+            self.client.terminal_output(TerminalOutputRequest::new(self.session.clone(), id.clone())).await?;
+        self.client.release_terminal(ReleaseTerminalRequest::new(self.session.clone(), id)).await?;
+        let succeeded = exit.exit_code == Some(0);
+        let status = if succeeded { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
+        self.progress("run", ToolCallUpdateFields::new().status(status)).await?;
+        let said = if output.output.is_empty() { "It said nothing." } else { &output.output };
+        Ok(self.say(said).await?)
     }
 }

@@ -1,0 +1,163 @@
+//! The agent of the benchmark: does one step for each prompt, and tells how long it took.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use agent_client_protocol_schema::v1::{
+    ContentBlock, ContentChunk, CreateTerminalRequest, Error, Implementation, InitializeRequest,
+    InitializeResponse, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
+    ReadTextFileRequest, ReleaseTerminalRequest, SessionId, SessionUpdate, StopReason, TerminalOutputRequest,
+    WaitForTerminalExitRequest, WriteTextFileRequest,
+};
+use anyhow::{Context as _, Result};
+use bowline_wire::{Agent, AgentContext, CallError, ClientHandle, run_agent};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+/// The bytes of a file that is written.
+pub(super) const WRITTEN: usize = 4 << 10;
+
+/// What an agent does in one turn.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Step {
+    /// Reads a file so many times, so many at once.
+    Read { path: String, count: usize, inflight: usize },
+    /// Writes a file so many times, each time with another text.
+    Write { path: String, count: usize },
+    /// Runs a command so many times, one after the other: creates, waits, takes the output, releases.
+    Run { command: String, args: Vec<String>, count: usize },
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Done {
+    /// How long it took.
+    pub(super) seconds: f64,
+    /// The bytes of all texts that were read, written or put out.
+    pub(super) bytes: usize,
+}
+
+/// Serves the client on stdin and stdout until it is gone.
+///
+/// # Errors
+/// Fails when stdin or stdout does.
+pub fn act() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run_agent(Stepping)).context("the agent's pipes failed")
+}
+
+struct Stepping;
+
+impl Agent for Stepping {
+    async fn initialize(
+        &self,
+        request: InitializeRequest,
+        _: AgentContext,
+    ) -> Result<InitializeResponse, Error> {
+        let info = Implementation::new("bench-host", env!("CARGO_PKG_VERSION"));
+        Ok(InitializeResponse::new(request.protocol_version).agent_info(info))
+    }
+
+    async fn new_session(&self, _: NewSessionRequest, _: AgentContext) -> Result<NewSessionResponse, Error> {
+        Ok(NewSessionResponse::new("bench"))
+    }
+
+    async fn prompt(&self, request: PromptRequest, cx: AgentContext) -> Result<PromptResponse, Error> {
+        let turn = Turn { client: cx.client().clone(), session: request.session_id };
+        let Some(ContentBlock::Text(text)) = request.prompt.first() else {
+            return Err(Error::invalid_params());
+        };
+        let step: Step = serde_json::from_str(&text.text).map_err(Error::into_internal_error)?;
+        let begun = Instant::now();
+        let bytes = match step {
+            Step::Read { path, count, inflight } => turn.read(&path, count, inflight).await?,
+            Step::Write { path, count } => turn.write(&path, count).await?,
+            Step::Run { command, args, count } => turn.run(&command, &args, count).await?,
+        };
+        let done = Done { seconds: begun.elapsed().as_secs_f64(), bytes };
+        let text = serde_json::to_string(&done).map_err(Error::into_internal_error)?;
+        let chunk = SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into()));
+        turn.client.update(turn.session.clone(), chunk).await?;
+        Ok(PromptResponse::new(StopReason::EndTurn))
+    }
+}
+
+/// A turn: whom to call, and for which session.
+#[derive(Clone)]
+struct Turn {
+    client: ClientHandle,
+    session: SessionId,
+}
+
+impl Turn {
+    async fn read(&self, path: &str, count: usize, inflight: usize) -> Result<usize, Error> {
+        let started = Arc::new(AtomicUsize::new(0));
+        let mut readers = JoinSet::new();
+        for _ in 0..inflight {
+            let (turn, path, started) = (self.clone(), path.to_owned(), Arc::clone(&started));
+            readers.spawn(async move {
+                let mut bytes = 0;
+                while started.fetch_add(1, Ordering::Relaxed) < count {
+                    let request = ReadTextFileRequest::new(turn.session.clone(), &path);
+                    bytes += turn.client.read_text_file(request).await?.content.len();
+                }
+                Ok::<_, CallError>(bytes)
+            });
+        }
+        let mut bytes = 0;
+        while let Some(read) = readers.join_next().await {
+            bytes += read.map_err(Error::into_internal_error)??;
+        }
+        Ok(bytes)
+    }
+
+    async fn write(&self, path: &str, count: usize) -> Result<usize, Error> {
+        for number in 0..count {
+            let content = text_of(number);
+            let request = WriteTextFileRequest::new(self.session.clone(), path, content);
+            self.client.write_text_file(request).await?;
+        }
+        Ok(count * WRITTEN)
+    }
+
+    async fn run(&self, command: &str, args: &[String], count: usize) -> Result<usize, Error> {
+        let mut bytes = 0;
+        for _ in 0..count {
+            let (client, session) = (&self.client, &self.session);
+            let request = CreateTerminalRequest::new(session.clone(), command).args(args.to_vec());
+            let id = client.create_terminal(request).await?.terminal_id;
+            let wait = WaitForTerminalExitRequest::new(session.clone(), id.clone());
+            let exit = client.wait_for_terminal_exit(wait).await?.exit_status;
+            if exit.exit_code != Some(0) {
+                return Err(Error::internal_error().data(format!("{command} ended with {exit:?}")));
+            }
+            let output = TerminalOutputRequest::new(session.clone(), id.clone());
+            bytes += client.terminal_output(output).await?.output.len();
+            client.release_terminal(ReleaseTerminalRequest::new(session.clone(), id)).await?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Returns a text of [`WRITTEN`] bytes that differs from the next and the one before in one line.
+fn text_of(number: usize) -> String {
+    let line = "a line that stays as it is, whatever is written\n";
+    let mut text = format!("{number:<47}\n");
+    while text.len() < WRITTEN {
+        text.push_str(&line[..line.len().min(WRITTEN - text.len())]);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WRITTEN, text_of};
+
+    #[test]
+    fn texts_have_the_same_length_and_differ() {
+        assert_eq!([0, 1, 99_999].map(|number| text_of(number).len()), [WRITTEN; 3]);
+        assert_ne!(text_of(1), text_of(2));
+    }
+}
