@@ -28,10 +28,41 @@ fn a_ratio_is_how_much_of_the_peers_speed_is_left() {
     (measured.output_mib, measured.grown_mib) = (2048, 2.5);
     measured.append_us = vec![6.0, 5.0, 7.0];
     measured.others = 0.25;
-    check(measured, expect![[""]]);
+    check(
+        measured,
+        expect![[r#"
+                                                       host        peer  ratio  target
+        reads, one at a time                       20000 /s    25000 /s   0.80   ≥ 0.6     met
+        reads, one at a time, peer: from memory    20000 /s    50000 /s   0.40
+        reads, 64 in flight                        25000 /s    50000 /s   0.50   ≥ 0.6  MISSED
+        reads, 64 in flight, peer: from memory     25000 /s   100000 /s   0.25
+        writes                                      2000 /s     5000 /s   0.40
+        short commands                               250 /s     1000 /s   0.25
+        output: yes                              2000 MiB/s  2222 MiB/s   0.90   ≥ 0.8     met
+        memory, 2048 MiB put out                    2.5 MiB                       ≤ 16     met
+        an entry of the audit log                    6.0 us
+        other programs used 0.25 cores meanwhile
+        {"reads":0.800,"reads_inflight64":0.500,"reads_memory":0.400,"reads_memory_inflight64":0.250,"reads_per_s":20000.000,"reads_inflight64_per_s":25000.000,"writes":0.400,"terminal_start":0.250,"terminal_output_yes":0.900,"audit_append_us":6.000,"output_growth_mib":2.500}
+    "#]],
+    );
 }
 
 #[test]
 fn what_was_not_measured_is_null() {
-    check(Measured::default(), expect![[""]]);
+    check(
+        Measured::default(),
+        expect![[r#"
+                                                 host  peer  ratio  target
+        reads, one at a time                        -     -          ≥ 0.6  not measured
+        reads, one at a time, peer: from memory     -     -
+        reads, 64 in flight                         -     -          ≥ 0.6  not measured
+        reads, 64 in flight, peer: from memory      -     -
+        writes                                      -     -
+        short commands                              -     -
+        memory, 0 MiB put out                       -                 ≤ 16  not measured
+        an entry of the audit log                   -
+        other programs used 0.00 cores meanwhile
+        {"reads":null,"reads_inflight64":null,"reads_memory":null,"reads_memory_inflight64":null,"reads_per_s":null,"reads_inflight64_per_s":null,"writes":null,"terminal_start":null,"audit_append_us":null,"output_growth_mib":null}
+    "#]],
+    );
 }
