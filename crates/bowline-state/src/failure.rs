@@ -122,8 +122,11 @@ pub enum Failure {
     #[error("request cancelled")]
     Cancelled,
     /// The user has to log in first.
-    #[error("authentication required")]
-    AuthRequired,
+    #[error("authentication required{}", suffix(.why))]
+    AuthRequired {
+        /// What to do; a peer may not say.
+        why: Option<String>,
+    },
     /// The message is not JSON.
     #[error("{}", concise(.reason))]
     Parse {
@@ -199,7 +202,7 @@ impl Failure {
             },
             ErrorCode::InternalError => Self::Internal { reason: reason(error) },
             ErrorCode::RequestCancelled => Self::Cancelled,
-            ErrorCode::AuthRequired => Self::AuthRequired,
+            ErrorCode::AuthRequired => Self::AuthRequired { why: text("why") },
             ErrorCode::ParseError => Self::Parse { reason: reason(error) },
             ErrorCode::InvalidRequest => Self::InvalidRequest { reason: reason(error) },
             // Whatever code a newer schema names is one that this build has no variant for.
@@ -252,7 +255,8 @@ impl From<Failure> for Error {
                 .data(json!({ "method": clip(method), "capability": clip(capability) })),
             Failure::Internal { .. } => error(ErrorCode::InternalError, text),
             Failure::Cancelled => ErrorCode::RequestCancelled.into(),
-            Failure::AuthRequired => ErrorCode::AuthRequired.into(),
+            Failure::AuthRequired { why } => standard(ErrorCode::AuthRequired, suffix(&why))
+                .data(why.map(|why| json!({ "why": clip(why) }))),
             Failure::Parse { .. } => error(ErrorCode::ParseError, text),
             Failure::InvalidRequest { .. } => error(ErrorCode::InvalidRequest, text),
             Failure::Denied { why } => Self::new(DENIED_CODE, text).data(json!({ "why": clip(why) })),

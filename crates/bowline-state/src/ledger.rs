@@ -120,6 +120,11 @@ impl Ledger {
         self.put(path, Seen { whole: Some(Whole::Absent), windows: None });
     }
 
+    /// Returns the files that the session knows something of, the last seen first.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().rev().map(String::as_str)
+    }
+
     /// Returns what the session knows of a file, whose text is of some version now.
     ///
     /// Windows that together are the whole text count as long as it is that text. Once it is another, what the session

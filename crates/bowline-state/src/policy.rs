@@ -154,6 +154,22 @@ impl Preset {
         }
     }
 
+    /// Returns the stricter of two: of any kind of operation it allows no more than the other does.
+    #[must_use]
+    pub fn stricter(self, other: Self) -> Self {
+        if self.strictness() < other.strictness() { other } else { self }
+    }
+
+    fn strictness(self) -> u8 {
+        match self {
+            Self::Full => 0,
+            Self::AcceptEdits => 1,
+            Self::Ask => 2,
+            Self::ReadOnly => 3,
+            Self::Deny => 4,
+        }
+    }
+
     /// Returns what it says of an operation that is never allowed by itself.
     fn guarded(self, kind: Kind) -> Effect {
         self.effect(kind).max(Effect::Ask)
@@ -211,13 +227,12 @@ impl Policy {
         context: &Context,
     ) -> Vec<Reason> {
         // As asked for, a name may go ways that the resolved one does not; a rule against either counts.
-        let normal =
-            LexicalPath::parse(asked).map_or_else(|_| asked.to_owned(), |path| path.as_str().to_owned());
+        let is_normal = asked.split('/').skip(1).all(|name| !matches!(name, "" | "." | ".."));
+        let normal = if is_normal { None } else { LexicalPath::parse(asked).ok() };
         let access = if kind == Kind::Read { Access::Read } else { Access::Write };
         // Most names are the same in every way, and are compared once.
-        let mut others = vec![asked, normal.as_str()];
-        others.dedup();
-        others.retain(|other| *other != resolved);
+        let others = [Some(asked), normal.as_ref().map(LexicalPath::as_str)];
+        let others = others.map(|other| other.filter(|other| *other != resolved));
         let mut reasons = Vec::new();
         let mut named = false;
         for (index, rule) in self.live(kind, context) {
@@ -227,7 +242,7 @@ impl Policy {
                 (Matcher::Everything, _) => true,
                 (Matcher::Path(_), Effect::Allow) => by_path,
                 (Matcher::Path(_), _) => {
-                    by_path || others.iter().any(|path| rule.covers_path(path, &self.roots))
+                    by_path || others.iter().flatten().any(|path| rule.covers_path(path, &self.roots))
                 }
                 _ => false,
             };

@@ -75,7 +75,7 @@ pub(super) fn body(seq: u64, prev: &ContentHash, entry: &Entry) -> String {
         url: None,
         text: None,
         decision: brief(entry.decision.word()),
-        by: safe(&entry.by.written()).into_owned().into(),
+        by: by(&entry.by),
         reason: entry.reason.as_deref().map(safe),
         latency_us: entry.latency_us,
         before: entry.before.map(|hash| hash.to_string().into()),
@@ -139,6 +139,14 @@ pub(super) fn read(line: &[u8]) -> Option<Record> {
         exit: own(wire.exit),
     };
     Some(Record { seq: wire.seq, entry })
+}
+
+/// Returns who decided. Only the texts of rules, and words that are not known, may have a secret in them.
+fn by(by: &By) -> Cow<'_, str> {
+    match by {
+        By::Rule(_) | By::Other(_) => safe(&by.written()).into_owned().into(),
+        By::Preset(_) | By::Person | By::Grant | By::Nobody => cut(by.written()),
+    }
 }
 
 /// Returns a text without its secrets, cut. The secrets go first: half a secret does not look like one.

@@ -65,7 +65,8 @@ fn every_failure_has_one_form_on_the_wire_and_comes_back_from_it() {
             },
             Failure::Internal { reason: text("cannot read /src") },
             Failure::Cancelled,
-            Failure::AuthRequired,
+            Failure::AuthRequired { why: None },
+            Failure::AuthRequired { why: Some("set a key".to_owned()) },
             Failure::Parse { reason: text("expected value at line 1 column 1") },
             Failure::InvalidRequest { reason: text("no method") },
             Failure::Busy { limit: 64 },
@@ -94,6 +95,7 @@ fn every_failure_has_one_form_on_the_wire_and_comes_back_from_it() {
             {"code":-32603,"message":"cannot read /src"}
             {"code":-32800,"message":"Request cancelled"}
             {"code":-32000,"message":"Authentication required"}
+            {"code":-32000,"message":"Authentication required: set a key","data":{"why":"set a key"}}
             {"code":-32700,"message":"expected value at line 1 column 1"}
             {"code":-32600,"message":"no method"}
             {"code":-32029,"message":"too many requests at once, the limit is 64","data":{"limit":64}}
@@ -140,7 +142,7 @@ fn an_error_that_says_less_keeps_its_code_and_its_text() {
             InvalidParams { reason: "Invalid params: {\"lines\":3}" }
             InvalidParams { reason: "Invalid params: {\"reason\":\"past_end\",\"lines\":-3}" }
             Internal { reason: "Internal error: {\"details\":\"disk full\"}" }
-            AuthRequired
+            AuthRequired { why: None }
             Cancelled
             Other { code: -32029, message: "slow down", data: Some(Object {"retryAfter": Number(5)}) }
             Other { code: -32050, message: "from the future", data: Some(Array [Number(1)]) }
@@ -258,12 +260,12 @@ fn failures(texts: BoxedStrategy<String>) -> impl Strategy<Value = Failure> {
             let hunk = ConflictHunk { line, base: path.clone(), ours: why.clone(), theirs: String::new() };
             Failure::Conflict { path, why, hunks: vec![hunk] }
         }),
-        maybe.prop_map(|method| Failure::UnknownMethod { method }),
+        maybe.clone().prop_map(|method| Failure::UnknownMethod { method }),
         (texts.clone(), texts.clone())
             .prop_map(|(method, capability)| Failure::NotAdvertised { method, capability }),
         reason.clone().prop_map(|reason| Failure::Internal { reason }),
         Just(Failure::Cancelled),
-        Just(Failure::AuthRequired),
+        maybe.clone().prop_map(|why| Failure::AuthRequired { why }),
         reason.clone().prop_map(|reason| Failure::Parse { reason }),
         reason.prop_map(|reason| Failure::InvalidRequest { reason }),
         any::<u64>().prop_map(|limit| Failure::Busy { limit }),

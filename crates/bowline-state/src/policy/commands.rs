@@ -67,7 +67,11 @@ fn trim(line: &str) -> &str {
 fn plain(line: &str) -> Option<Vec<Word>> {
     let mut commands = shell::parse(line).ok()?.commands;
     let only = commands.pop().filter(|_| commands.is_empty())?;
-    let is_plain = only.assignments.is_empty()
+    // What runs in the background is another thing than the same words in front.
+    let ampersands = |text: &str| text.matches('&').count();
+    let in_words: usize = only.words.iter().map(|word| ampersands(&word.text)).sum();
+    let is_plain = ampersands(line) == in_words
+        && only.assignments.is_empty()
         && only.redirections.is_empty()
         && !only.words.is_empty()
         && only.words.iter().all(|word| word.is_literal);

@@ -424,6 +424,16 @@ fn rules_end_and_belong_to_their_session_and_turn() {
 }
 
 #[test]
+fn what_runs_in_the_background_is_not_what_runs_in_front() {
+    let of = |line: &str| canonical(&Invocation::Shell(line.to_owned()));
+    for line in ["make &", "make&", "make & # now"] {
+        assert_eq!(of(line), Invocation::Shell(line.to_owned()), "{line}");
+    }
+    let words = ["echo", "a & b"].map(ToOwned::to_owned).to_vec();
+    assert_eq!(of("echo 'a & b'"), Invocation::Argv(words));
+}
+
+#[test]
 fn commands_that_may_do_something_else_differ() {
     let of = |line: &str| canonical(&Invocation::Argv(line.split('|').map(ToOwned::to_owned).collect()));
     let mut out = String::new();
@@ -1296,6 +1306,20 @@ fn variables_are_harmless_unknown_or_run_code() {
         =: Unknown
     "#]]
     .assert_eq(&out);
+}
+
+#[test]
+fn the_stricter_of_two_presets_allows_no_more_than_either() {
+    for one in Preset::ALL {
+        for other in Preset::ALL {
+            let stricter = one.stricter(other);
+            assert_eq!(stricter, other.stricter(one));
+            for kind in Kind::ALL {
+                let effect = stricter.effect(kind);
+                assert_eq!(effect, one.effect(kind).max(other.effect(kind)), "{one} and {other}, {kind:?}");
+            }
+        }
+    }
 }
 
 #[test]

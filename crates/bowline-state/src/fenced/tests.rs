@@ -1,0 +1,282 @@
+//! Tests of calls that were written as text.
+
+use std::fmt::Write as _;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+
+fn sieve() -> Sieve {
+    Sieve::new(vec!["read".into(), "write".into()])
+}
+
+/// Sends a reply through in pieces of every size, which must not matter, and tells what came out.
+fn check(reply: &str, expected: Expect) {
+    let (shown, ending) = sift(&[reply]);
+    let whole = format!("{shown}{}", ending.text);
+    for size in [1, 2, 3, 7] {
+        let chars: Vec<char> = reply.chars().collect();
+        let pieces: Vec<String> = chars.chunks(size).map(|piece| piece.iter().collect()).collect();
+        let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
+        let (shown, again) = sift(&pieces);
+        assert_eq!(format!("{shown}{}", again.text), whole, "in pieces of {size}");
+        assert_eq!(again.calls, ending.calls, "in pieces of {size}");
+        assert_eq!(again.withheld, ending.withheld, "in pieces of {size}");
+    }
+    let mut out = String::new();
+    writeln!(out, "text: {whole:?}").unwrap();
+    for call in &ending.calls {
+        writeln!(out, "call: {} {}", call.name, call.input).unwrap();
+    }
+    expected.assert_eq(&out);
+    if ending.calls.is_empty() {
+        assert_eq!(whole, reply);
+    } else {
+        assert_eq!(format!("{whole}{}", ending.withheld), reply);
+    }
+}
+
+fn sift(pieces: &[&str]) -> (String, Ending) {
+    let mut sieve = sieve();
+    let shown = pieces.iter().map(|piece| sieve.push(piece)).collect();
+    (shown, sieve.finish())
+}
+
+#[test]
+fn a_fenced_call_is_a_call() {
+    check(
+        "I will look.\n\n```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n```\n",
+        expect![[r#"
+            text: "I will look.\n\n"
+            call: read {"path":"a"}
+        "#]],
+    );
+}
+
+#[test]
+fn the_closing_fence_may_be_missing() {
+    check(
+        "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}",
+        expect![[r#"
+            text: ""
+            call: read {"path":"a"}
+        "#]],
+    );
+}
+
+#[test]
+fn bare_objects_and_tags_are_calls() {
+    check(
+        "{\"name\":\"read\",\"parameters\":{\"path\":\"a\"}}",
+        expect![[r#"
+            text: ""
+            call: read {"path":"a"}
+        "#]],
+    );
+    check(
+        "<tool_call>\n{\"name\":\"read\",\"input\":{}}\n</tool_call>\n<tool_call>{\"name\":\"write\",\"args\":null}</tool_call>",
+        expect![[r#"
+            text: ""
+            call: read {}
+            call: write {}
+        "#]],
+    );
+}
+
+#[test]
+fn several_calls_in_all_their_shapes() {
+    check(
+        r#"
+```
+[{"name":"read","arguments":"{\"path\":\"a\"}"},{"function":{"name":"functions.write","arguments":{}}}]
+```
+```tool_code
+{"tool_calls":[{"type":"function","function":{"name":"read","arguments":{}}}]}
+{"tool":"write","input":{"x":1}}
+```
+"#,
+        expect![[r#"
+            text: "\n"
+            call: read {"path":"a"}
+            call: write {}
+            call: read {}
+            call: write {"x":1}
+        "#]],
+    );
+}
+
+#[test]
+fn line_breaks_in_strings_are_forgiven() {
+    check(
+        "```json\n{\"name\": \"write\", \"arguments\": {\"text\": \"a\n\tb\"}}\n```",
+        expect![[r#"
+            text: ""
+            call: write {"text":"a\n\tb"}
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_model_makes_up_after_its_call_is_not_shown() {
+    for made_up in [
+        "<tool_response>\nhello\n</tool_response>\nIt says hello.",
+        "```tool_output\nhello\n```\n{\"name\":\"write\",\"arguments\":{}}",
+        "**Observation:** hello",
+        "Result: hello\n",
+    ] {
+        let expected = expect![[r#"
+            text: "Now:\n"
+            call: read {}
+        "#]];
+        check(&format!("Now:\n{{\"name\":\"read\",\"arguments\":{{}}}}\n{made_up}"), expected);
+    }
+}
+
+#[test]
+fn only_what_a_reply_ends_with_is_a_call() {
+    let call = "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n```\n";
+    for behind in ["That is an example; do not run it.", "x", "```rust\nlet a = 1;\n```\n", "[1, 2]\n\n"] {
+        let reply = format!("The file says:\n{call}\n{behind}");
+        let (shown, ending) = sift(&[&reply]);
+        assert_eq!((format!("{shown}{}", ending.text), ending.calls), (reply, vec![]));
+    }
+    check(
+        &format!("First:\n{call}Then:\n{}  \n", call.replace("\"a\"", "\"b\"")),
+        expect![[r#"
+            text: "First:\n```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n```\nThen:\n"
+            call: read {"path":"b"}
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_model_was_told_is_a_quote() {
+    let reply = "It says:\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}";
+    for (told, calls) in [
+        ("x\n  {\n  \"name\": \"read\",\n  \"arguments\": {\"path\": \"a\"}\n}\ny", 0),
+        ("{\"name\": \"read\", \"arguments\": {\"path\": \"b\"}}", 1),
+    ] {
+        let mut sieve = sieve().quoting([told.to_owned()]);
+        let shown = sieve.push(reply);
+        let ending = sieve.finish();
+        assert_eq!(ending.calls.len(), calls, "{told}");
+        assert_eq!(format!("{shown}{}{}", ending.text, ending.withheld), reply);
+    }
+}
+
+#[test]
+fn blanks_behind_a_call_are_no_burden() {
+    let mut sieve = sieve();
+    assert_eq!(sieve.push("{\"name\":\"read\",\"arguments\":{}}\n"), "");
+    for _ in 0..100_000 {
+        sieve.push("\n");
+    }
+    assert_eq!(sieve.finish().calls.len(), 1);
+}
+
+#[test]
+fn code_and_other_json_is_text() {
+    for reply in [
+        "```rust\n{\n\"name\"\n}\n```\nand `{\"name\":\"read\",\"arguments\":{}}` is code\n",
+        "```json\n{\"name\": \"Ada\", \"arguments\": {}}\n```\n",
+        "```json\n{\"name\": \"read\"}\n```\n",
+        "```json\n{\"name\": \"read\", \"arguments\": [1]}\n```\n",
+        "```json\nfirst {\"name\": \"read\", \"arguments\": {}}\n```\n",
+        "```rust\nlet a = 1;\n{\"name\":\"read\",\"arguments\":{}}\n```\n",
+        "{ a: 1 }\n",
+        "[1, 2]\n",
+        "[link](x) {\"name\":\"read\",\"arguments\":{}}\n",
+        "{\"name\":\"read\",\"arguments\":{}",
+        "<tool_call>nonsense</tool_call>",
+        "<tool_calling>",
+        "``",
+        "   ",
+        "",
+        "~~~\n{}\n~~~~\nend",
+    ] {
+        let (shown, ending) = sift(&[reply]);
+        assert_eq!((format!("{shown}{}", ending.text), ending.calls), (reply.to_owned(), vec![]));
+    }
+}
+
+#[test]
+fn text_passes_at_once_and_only_what_may_be_a_call_waits() {
+    let mut sieve = sieve();
+    let mut out = String::new();
+    for piece in [
+        "Hello", " wor", "ld\n", "  ", "{", "\"na", "me\":1}", " x\n``", "`py\nif", " a:\n", "`", "``\n",
+        "end",
+    ] {
+        writeln!(out, "{piece:?} -> {:?}", sieve.push(piece)).unwrap();
+    }
+    expect![[r#"
+        "Hello" -> "Hello"
+        " wor" -> " wor"
+        "ld\n" -> "ld\n"
+        "  " -> ""
+        "{" -> ""
+        "\"na" -> ""
+        "me\":1}" -> "  {\"name\":1}"
+        " x\n``" -> " x\n"
+        "`py\nif" -> "```py\nif"
+        " a:\n" -> " a:\n"
+        "`" -> ""
+        "``\n" -> "```\n"
+        "end" -> "end"
+    "#]]
+    .assert_eq(&out);
+}
+
+#[test]
+fn what_never_ends_is_let_go() {
+    let mut sieve = sieve();
+    let mut shown = sieve.push("```json\n{\"a\": \"");
+    for _ in 0..1100 {
+        shown.push_str(&sieve.push(&"x".repeat(1024)));
+    }
+    assert!(shown.len() > MAX_HELD, "{}", shown.len());
+}
+
+#[test]
+fn many_small_pieces_are_no_burden() {
+    let mut sieve = sieve();
+    assert_eq!(sieve.push("<tool_call>{\"a\": \"<"), "");
+    for _ in 0..100_000 {
+        sieve.push("x");
+    }
+    assert!(sieve.finish().calls.is_empty());
+}
+
+#[test]
+fn many_short_lines_at_once_are_no_burden() {
+    let lines = "\n".repeat(200_000);
+    let mut sieve = sieve();
+    assert_eq!(sieve.push(&lines).len(), lines.len());
+    assert_eq!(sieve.push("```json\n{"), "");
+    let shown = sieve.push(&lines).len() + sieve.push(&lines).len() + sieve.push(&lines).len();
+    assert_eq!(shown + sieve.finish().text.len(), 3 * lines.len() + 9);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn no_text_is_lost_however_it_comes(
+        pieces in prop::collection::vec(
+            prop_oneof![
+                Just("```".to_owned()), Just("json\n".to_owned()), Just("\n".to_owned()), Just("{".to_owned()),
+                Just("{\"name\":\"read\",\"arguments\":{}}".to_owned()), Just("<tool_call>".to_owned()),
+                Just("</tool_call>".to_owned()), Just("[".to_owned()), Just("~~~".to_owned()), "[ -~é\n]{0,6}",
+            ],
+            0..24,
+        ),
+    ) {
+        let reply = pieces.concat();
+        let (shown, ending) = sift(&pieces.iter().map(String::as_str).collect::<Vec<_>>());
+        prop_assert_eq!(format!("{shown}{}{}", ending.text, ending.withheld), reply.clone());
+        let (shown_at_once, at_once) = sift(&[&reply]);
+        prop_assert_eq!(format!("{shown_at_once}{}", at_once.text), format!("{shown}{}", ending.text));
+        prop_assert_eq!(at_once.calls, ending.calls);
+    }
+}

@@ -1,0 +1,416 @@
+//! Tests of turns: what happens in, what is to be done out.
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Action, End, ReplyEnd, ReplyFault, Turn, TurnEvent};
+use crate::conversation::{Input, Message, Part, Role, ToolResult, ToolUse};
+
+/// Plays a script: `text WORDS`, `thought WORDS`, `call ID`, `end`, `length`, `refused`, `too long`, `fail`, `done ID`,
+/// `failed ID`, `compacted`, `cancel`, `cut off`.
+fn check(max_requests: u32, script: &str, expected: Expect) {
+    let mut shown = String::new();
+    let (mut turn, first) = Turn::begin(&[Message::text(Role::User, "go")], max_requests);
+    show(&mut shown, "begin", &first);
+    for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let actions = turn.step(event(line));
+        show(&mut shown, line, &actions);
+    }
+    expected.assert_eq(&shown);
+}
+
+fn event(line: &str) -> TurnEvent {
+    let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+    match (word, rest) {
+        ("text", text) => TurnEvent::Text(text.to_owned()),
+        ("thought", text) => TurnEvent::Thought { text: text.to_owned(), signature: None },
+        ("signed", text) => {
+            TurnEvent::Thought { text: text.to_owned(), signature: Some("signature".to_owned()) }
+        }
+        ("call", id) => TurnEvent::Call(call(id)),
+        ("end", _) => TurnEvent::ReplyEnded(ReplyEnd::Done),
+        ("length", _) => TurnEvent::ReplyEnded(ReplyEnd::Length),
+        ("refused", _) => TurnEvent::ReplyEnded(ReplyEnd::Refused),
+        ("too", _) => TurnEvent::ReplyFailed(ReplyFault::TooLong("too long".to_owned())),
+        ("fail", why) => TurnEvent::ReplyFailed(ReplyFault::Failed(why.to_owned())),
+        ("done", id) => TurnEvent::CallDone(ToolResult::done(&call(id), "fine")),
+        ("failed", id) => TurnEvent::CallDone(ToolResult::failed(&call(id), "no")),
+        ("compacted", _) => TurnEvent::Compacted,
+        ("cancel", _) => TurnEvent::Cancelled,
+        ("cut", _) => TurnEvent::CutOff,
+        other => panic!("unknown event {other:?}"),
+    }
+}
+
+fn call(id: &str) -> ToolUse {
+    ToolUse { id: id.to_owned(), name: "read".to_owned(), input: Input::Value(json!({})) }
+}
+
+fn show(shown: &mut String, what: &str, actions: &[Action]) {
+    use std::fmt::Write as _;
+    writeln!(shown, "{what}").unwrap();
+    for action in actions {
+        let text = match action {
+            Action::Record(message) => format!("record {}", message_text(message)),
+            Action::Run(call) => format!("run {}", call.id),
+            Action::End(end) => format!("end {end:?}"),
+            other => format!("{other:?}").to_lowercase(),
+        };
+        writeln!(shown, "  {text}").unwrap();
+    }
+}
+
+fn message_text(message: &Message) -> String {
+    let parts = message.parts.iter().map(|part| match part {
+        Part::Text { text } => format!("{text:?}"),
+        Part::Thought { text, signature } => format!("thought {text:?} {signature:?}"),
+        Part::Call(call) => format!("call {}", call.id),
+        Part::Result(result) => format!("{}={:?}", result.id, result.text),
+        Part::Image { .. } => "image".to_owned(),
+    });
+    format!("{:?}: {}", message.role, parts.collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn a_reply_without_calls_ends_the_turn() {
+    check(
+        9,
+        "
+        thought hm,
+        signed well
+        thought more
+        text Hel
+        text lo
+        end
+        text late
+        cancel
+        ",
+        expect![[r#"
+            begin
+              ask
+            thought hm,
+            signed well
+            thought more
+            text Hel
+            text lo
+            end
+              record Assistant: thought "hm,well" Some("signature"), thought "more" None, "Hello"
+              end Done
+            text late
+            cancel
+        "#]],
+    );
+}
+
+#[test]
+fn calls_are_run_one_after_the_other_and_answered_together() {
+    check(
+        9,
+        "
+        call a
+        call a
+        end
+        done b
+        done a
+        failed a~2
+        text done
+        end
+        ",
+        expect![[r#"
+            begin
+              ask
+            call a
+            call a
+            end
+              record Assistant: call a, call a~2
+              run a
+            done b
+            done a
+              run a~2
+            failed a~2
+              record Tool: a="fine", a~2="no"
+              ask
+            text done
+            end
+              record Assistant: "done"
+              end Done
+        "#]],
+    );
+}
+
+#[test]
+fn a_cancelled_turn_answers_every_call() {
+    check(
+        9,
+        "
+        text I will
+        call a
+        call b
+        call c
+        end
+        done a
+        cancel
+        done b
+        ",
+        expect![[r#"
+            begin
+              ask
+            text I will
+            call a
+            call b
+            call c
+            end
+              record Assistant: "I will", call a, call b, call c
+              run a
+            done a
+              run b
+            cancel
+              record Tool: a="fine", b="Cancelled by the user before it was begun.", c="Cancelled by the user before it was begun."
+              end Cancelled
+            done b
+        "#]],
+    );
+}
+
+#[test]
+fn of_a_call_that_was_cut_off_nobody_knows_what_it_did() {
+    check(
+        9,
+        "
+        call a
+        call b
+        end
+        cut off
+        ",
+        expect![[r#"
+            begin
+              ask
+            call a
+            call b
+            end
+              record Assistant: call a, call b
+              run a
+            cut off
+              record Tool: a="The turn was cancelled while it ran: it may have been done in part, in full or not at all. Look before you repeat it.", b="Cancelled by the user before it was begun."
+              end Cancelled
+        "#]],
+    );
+}
+
+#[test]
+fn of_a_reply_that_is_cut_short_only_its_words_are_kept() {
+    check(
+        9,
+        "
+        thought hm
+        text I will
+        call a
+        cancel
+        ",
+        expect![[r#"
+            begin
+              ask
+            thought hm
+            text I will
+            call a
+            cancel
+              record Assistant: "I will"
+              end Cancelled
+        "#]],
+    );
+    check(
+        9,
+        "
+        call a
+        fail connection lost
+        ",
+        expect![[r#"
+            begin
+              ask
+            call a
+            fail connection lost
+              record Assistant: "(This turn failed before there was an answer.)"
+              end Failed(Failed("connection lost"))
+        "#]],
+    );
+}
+
+#[test]
+fn calls_of_a_reply_that_was_too_long_are_not_run() {
+    check(
+        9,
+        "
+        call a
+        length
+        text shorter
+        length
+        ",
+        expect![[r#"
+            begin
+              ask
+            call a
+            length
+              record Assistant: call a
+              record Tool: a="Not run: the reply was cut off before its end. Send the call again, in smaller parts."
+              ask
+            text shorter
+            length
+              record Assistant: "shorter"
+              end Length
+        "#]],
+    );
+    check(
+        9,
+        "
+        call a
+        refused
+        ",
+        expect![[r#"
+            begin
+              ask
+            call a
+            refused
+              record Assistant: call a
+              record Tool: a="Not run: the reply was cut off before its end. Send the call again, in smaller parts."
+              end Refused
+        "#]],
+    );
+}
+
+#[test]
+fn a_model_whose_replies_are_always_cut_off_is_not_asked_for_ever() {
+    let mut turn = Turn::begin(&[], 100).0;
+    let mut asked = 1;
+    loop {
+        assert_eq!(turn.step(event("call a")), []);
+        let actions = turn.step(event("length"));
+        match actions.last() {
+            Some(Action::Ask) => asked += 1,
+            Some(Action::End(End::Length)) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(asked, super::MAX_CUT_REPLIES);
+}
+
+#[test]
+fn what_is_too_long_is_summed_up_once() {
+    check(
+        9,
+        "
+        text par
+        too long
+        text late
+        compacted
+        too long
+        ",
+        expect![[r#"
+            begin
+              ask
+            text par
+            too long
+              compact
+            text late
+            compacted
+              ask
+            too long
+              record Assistant: "(This turn failed before there was an answer.)"
+              end Failed(TooLong("too long"))
+        "#]],
+    );
+}
+
+#[test]
+fn a_turn_has_only_so_many_requests() {
+    check(
+        1,
+        "
+        call a
+        end
+        done a
+        ",
+        expect![[r#"
+            begin
+              ask
+            call a
+            end
+              record Assistant: call a
+              run a
+            done a
+              record Tool: a="fine"
+              end TooManyRequests
+        "#]],
+    );
+}
+
+#[test]
+fn the_same_failure_again_and_again_ends_the_turn() {
+    let mut turn = Turn::begin(&[], 100).0;
+    let mut actions = Vec::new();
+    for _ in 0..5 {
+        assert_eq!(actions.iter().filter(|action| matches!(action, Action::End(_))).count(), 0);
+        let _asked = turn.step(event("call a"));
+        let begun = turn.step(event("end"));
+        let Some(Action::Run(call)) = begun.last() else { panic!("nothing to run: {begun:?}") };
+        actions = turn.step(TurnEvent::CallDone(ToolResult::failed(call, "no")));
+    }
+    let Some(Action::End(End::Failed(_))) = actions.last() else { panic!("it goes on: {actions:?}") };
+}
+
+fn any_event() -> impl Strategy<Value = TurnEvent> {
+    let lines = [
+        "text a",
+        "thought b",
+        "signed c",
+        "call x",
+        "call y",
+        "end",
+        "length",
+        "refused",
+        "too long",
+        "fail z",
+        "done x",
+        "failed x",
+        "done y",
+        "done x~2",
+        "compacted",
+        "cancel",
+        "cut off",
+    ];
+    proptest::sample::select(lines.to_vec()).prop_map(event)
+}
+
+proptest! {
+    /// Whatever happens, in whatever order: the turn ends at most once, and what it has kept is a conversation in which
+    /// every call has exactly one answer in the message that follows.
+    #[test]
+    fn every_call_is_answered_and_a_turn_ends_once(events in proptest::collection::vec(any_event(), 0..60)) {
+        let (mut turn, mut actions) = Turn::begin(&[], 20);
+        for event in events {
+            actions.extend(turn.step(event));
+        }
+        actions.extend(turn.step(TurnEvent::Cancelled));
+        let ends = actions.iter().filter(|action| matches!(action, Action::End(_))).count();
+        prop_assert_eq!(ends, 1);
+        prop_assert!(matches!(actions.last(), Some(Action::End(_))));
+        let messages: Vec<&Message> =
+            actions.iter().filter_map(|action| if let Action::Record(m) = action { Some(m) } else { None }).collect();
+        let speaks = |part: &Part| matches!(part, Part::Text { .. } | Part::Call(_));
+        prop_assert!(messages.iter().any(|message| message.parts.iter().any(speaks)), "{:?}", messages);
+        for (at, message) in messages.iter().enumerate() {
+            let mut called: Vec<&str> = message.calls().map(|call| call.id.as_str()).collect();
+            if called.is_empty() {
+                continue;
+            }
+            let answers = messages.get(at + 1).map(|next| next.parts.as_slice()).unwrap_or_default();
+            let mut answered: Vec<&str> = answers
+                .iter()
+                .filter_map(|part| if let Part::Result(result) = part { Some(result.id.as_str()) } else { None })
+                .collect();
+            called.sort_unstable();
+            answered.sort_unstable();
+            prop_assert_eq!(called, answered);
+        }
+    }
+}
