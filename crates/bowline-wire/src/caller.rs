@@ -1,11 +1,14 @@
 //! The way to the other side: requests that wait for their answer, and notifications.
 
 use std::borrow::Cow;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use agent_client_protocol_schema::v1::{Error, RequestId};
+use agent_client_protocol_schema::v1::{
+    CancelRequestNotification, Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId,
+};
 use bowline_state::capabilities::NotAdvertised;
 use bowline_state::failure::Failure;
 use bowline_state::version::UnsupportedVersion;
@@ -85,6 +88,8 @@ pub(crate) struct Urgent {
     // Lets the connection look without taking the lock.
     some: AtomicBool,
     notes: Mutex<Notes>,
+    // Whether no call will be answered any more. The other way round than the rest: the connection says it.
+    deaf: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -107,6 +112,11 @@ impl Urgent {
 
     fn lock(&self) -> MutexGuard<'_, Notes> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that no call will be answered any more.
+    pub(crate) fn deafen(&self) {
+        self.deaf.store(true, Ordering::Release);
     }
 
     /// Sets who is woken by the next note.
@@ -242,6 +252,35 @@ impl Caller {
         self.send(Cow::Borrowed(R::METHOD), order, || Body::of(request), methods::decode).await
     }
 
+    /// Sends a request and waits for its answer, also once `given_up` is done: then the other side is told that the request
+    /// is cancelled, and what it answers all the same is still returned. So nothing is lost that it made and names in its
+    /// answer.
+    ///
+    /// # Errors
+    /// Fails as [`CallError`] says.
+    pub async fn call_until<R: Request>(
+        &self,
+        request: &R,
+        given_up: impl Future<Output = ()>,
+    ) -> Result<R::Response, CallError> {
+        let order = if R::AFTER_NOTIFICATIONS { Order::AfterNotifications } else { Order::AtOnce };
+        let (id, mut receiver) =
+            self.post(Cow::Borrowed(R::METHOD), order, || Body::of(request), methods::decode).await?;
+        let mut unanswered = CancelOnDrop { id, urgent: Some(&self.line.urgent) };
+        let answer = tokio::select! {
+            biased;
+            answer = &mut receiver => answer,
+            () = given_up => {
+                let cancel = CancelRequestNotification::new(RequestId::Number(id));
+                let params = Body::of(&cancel).map_err(CallError::Params)?;
+                self.notify_raw(PROTOCOL_LEVEL_METHOD_NAMES.cancel_request, params).await?;
+                receiver.await
+            }
+        };
+        unanswered.urgent = None;
+        answer.unwrap_or(Err(CallError::Closed))
+    }
+
     /// Sends a request that the protocol does not define, and waits for its answer as it comes.
     ///
     /// # Errors
@@ -284,6 +323,12 @@ impl Caller {
         self.line.urgent.note(|notes| notes.close = true);
     }
 
+    /// Says whether no call will be answered any more, because the other side has closed its end. It may still read ours.
+    #[must_use]
+    pub fn is_deaf(&self) -> bool {
+        self.line.urgent.deaf.load(Ordering::Acquire)
+    }
+
     /// Waits until the connection is closed, by whichever side.
     pub async fn closed(&self) {
         self.line.commands.closed().await;
@@ -313,12 +358,7 @@ impl Caller {
         let inside = is_in_notification();
         // Its answer cannot wait for the notification that the caller handles.
         let order = if inside { Order::AtOnce } else { order };
-        let permit = self.room().await?;
-        let params = params().map_err(CallError::Params)?;
-        let id = self.line.next_id.fetch_add(1, Ordering::Relaxed);
-        let (sender, receiver) = oneshot::channel();
-        let reply = Reply(Box::new(Reading { method: method.clone(), sender, read }));
-        permit.send(Command::Call { id, method, params, reply, order });
+        let (id, receiver) = self.post(method, order, params, read).await?;
         let mut unanswered = CancelOnDrop { id, urgent: Some(&self.line.urgent) };
         let answer = if inside {
             let mut jammed = self.line.jammed.clone();
@@ -332,6 +372,23 @@ impl Caller {
         };
         unanswered.urgent = None;
         answer.unwrap_or(Err(CallError::Closed))
+    }
+
+    /// Puts a request on its way. Returns its id, and where its answer will come.
+    async fn post<T: Send + 'static>(
+        &self,
+        method: Cow<'static, str>,
+        order: Order,
+        params: impl FnOnce() -> Result<Body, serde_json::Error>,
+        read: fn(&str) -> Result<T, serde_json::Error>,
+    ) -> Result<(i64, oneshot::Receiver<Result<T, CallError>>), CallError> {
+        let permit = self.room().await?;
+        let params = params().map_err(CallError::Params)?;
+        let id = self.line.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        let reply = Reply(Box::new(Reading { method: method.clone(), sender, read }));
+        permit.send(Command::Call { id, method, params, reply, order });
+        Ok((id, receiver))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The client, as an agent sees it.
 
+use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use agent_client_protocol_schema::v1::{
@@ -135,6 +136,20 @@ impl ClientHandle {
     ) -> Result<CreateTerminalResponse, CallError> {
         self.check(ClientMethod::CreateTerminal)?;
         self.end.caller.call(&request).await
+    }
+
+    /// Runs a command; once `given_up` is done, the client is told so, and a terminal that it has made all the same is still
+    /// returned, to be given up.
+    ///
+    /// # Errors
+    /// Fails if the client did not advertise terminals, or as [`CallError`] says.
+    pub async fn create_terminal_until(
+        &self,
+        request: CreateTerminalRequest,
+        given_up: impl Future<Output = ()>,
+    ) -> Result<CreateTerminalResponse, CallError> {
+        self.check(ClientMethod::CreateTerminal)?;
+        self.end.caller.call_until(&request, given_up).await
     }
 
     /// Returns what a terminal has put out so far.

@@ -34,6 +34,12 @@ impl<H> Context<H> {
         self.cancel.fired().await;
     }
 
+    /// Waits until the answer to this request is on its way: what is sent then, by a task beside the handler, leaves after
+    /// it. Some clients cannot take what concerns a session before the answer that names it.
+    pub async fn answered(&self) {
+        self.cancel.settled().await;
+    }
+
     /// Runs a future, but no longer than the request is wanted.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use crate::envelope::{Guess, Head};
 use crate::lane::Lane;
 use crate::limits::Limits;
 use crate::peer::{Event, Next, Peer};
-use crate::service::{Answer, BoxFuture, CancelSignal, Incoming, NoPanic, Params, Service, panicked};
+use crate::service::{Answer, BoxFuture, CancelSignal, Incoming, NoPanic, Params, Service, guard, panicked};
 
 /// How many pieces of output go into one write.
 const SLICES: usize = 16;
@@ -41,7 +41,6 @@ pub struct Driver<R, W> {
     link: Link,
     lane: Lane,
     commands: mpsc::Receiver<Command>,
-    urgent: Arc<Urgent>,
     /// Whether reading has stopped because notifications wait for their handler.
     jammed: watch::Sender<bool>,
     waker: Waker,
@@ -82,6 +81,7 @@ struct Link {
     /// Whether a handler has ended since the last time anybody looked.
     answered: bool,
     open: bool,
+    urgent: Arc<Urgent>,
 }
 
 impl<R, W> Driver<R, W>
@@ -104,10 +104,10 @@ where
                 running: HashMap::new(),
                 answered: false,
                 open: true,
+                urgent,
             },
             lane: Lane::default(),
             commands,
-            urgent,
             jammed,
             waker: Waker::noop().clone(),
             caller: caller.clone(),
@@ -155,7 +155,7 @@ where
     fn poll(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.waker.will_wake(cx.waker()) {
             self.waker = cx.waker().clone();
-            self.urgent.wake(&self.waker);
+            self.link.urgent.wake(&self.waker);
         }
         // A source that has nothing more to give wakes this task when it has, so it is not asked twice.
         let (mut queue_waits, mut input_waits) = (false, false);
@@ -180,7 +180,7 @@ where
 
     /// Acts on what callers need done at once.
     fn heed(&mut self) {
-        if let Some((cancelled, close)) = self.urgent.take() {
+        if let Some((cancelled, close)) = self.link.urgent.take() {
             cancelled.into_iter().for_each(|id| self.link.cancel(id));
             if close && self.phase != Phase::Closing {
                 self.phase = Phase::Closing;
@@ -286,19 +286,17 @@ where
                 self.poll_write(cx)?;
             }
             let Link { peer, replies, .. } = &mut self.link;
-            let lane_idle = self.lane.is_idle();
-            let Some(next) = peer.next(|guess| take(guess, service, replies, lane_idle)) else {
+            let Some(next) = peer.next(|guess| take(guess, service, replies, self.lane.is_idle())) else {
                 return Ok(());
             };
             match next {
                 Next::Taken(Taken::Request(id, answer, cancel)) => self.answer(id, answer, cancel, cx),
                 Next::Taken(Taken::Notification(handler, size)) => self.lane.notification(handler, size, cx),
-                Next::Taken(Taken::Done) => {}
+                Next::Taken(Taken::Done) | Next::Event(Event::LateResponse { .. }) => {}
                 Next::Event(Event::Request { id, method, params }) => {
                     let cancel = CancelSignal::new();
-                    let params = params.into();
-                    let incoming =
-                        Incoming { id: id.clone(), method: &method, params, cancel: cancel.clone() };
+                    let (given, fired) = (params.into(), cancel.clone());
+                    let incoming = Incoming { id: id.clone(), method: &method, params: given, cancel: fired };
                     let answer = guard(|| service.request(incoming)).and_then(Result::ok);
                     self.answer(id, answer.unwrap_or(Answer::Now(Err(panicked()))), cancel, cx);
                 }
@@ -316,11 +314,8 @@ where
                         None => {}
                     }
                 }
-                Next::Event(Event::LateResponse { .. }) => {}
                 Next::Event(Event::Cancel { id }) => {
-                    if let Some(signal) = self.link.running.get(&id) {
-                        signal.fire();
-                    }
+                    self.link.running.get(&id).into_iter().for_each(CancelSignal::fire);
                 }
                 Next::Event(Event::Breach(breach)) => {
                     guard(|| service.breach(breach));
@@ -332,11 +327,11 @@ where
     /// Answers a request now, or has it answered when its handler is done.
     fn answer(&mut self, id: RequestId, answer: Answer, cancel: CancelSignal, cx: &mut Context<'_>) {
         let mut handler = match answer {
-            Answer::Now(answer) => return self.answer_now(id, answer),
+            Answer::Now(answer) => return self.answer_now(id, answer, cancel),
             Answer::Later(handler) => NoPanic(handler),
         };
         match Pin::new(&mut handler).poll(cx) {
-            Poll::Ready(answer) => self.answer_now(id, answer),
+            Poll::Ready(answer) => self.answer_now(id, answer, cancel),
             Poll::Pending => {
                 self.link.running.insert(id.clone(), cancel);
                 let caller = self.caller.clone();
@@ -345,14 +340,18 @@ where
         }
     }
 
-    fn answer_now(&mut self, id: RequestId, answer: Result<Body, Error>) {
+    fn answer_now(&mut self, id: RequestId, answer: Result<Body, Error>, signal: CancelSignal) {
         // What the handler sent before it answered must leave before the answer does.
         while self.link.peer.output_len() < self.limits.high_water {
             match self.commands.try_recv() {
                 Ok(command) => self.link.command(command),
-                Err(_) => return self.link.respond(&id, answer),
+                Err(_) => {
+                    self.link.respond(&id, answer);
+                    return signal.settle();
+                }
             }
         }
+        self.link.running.insert(id.clone(), signal);
         let caller = self.caller.clone();
         self.handlers.spawn(async move { caller.answer(id, answer).await });
     }
@@ -363,7 +362,12 @@ where
             while self.handlers.try_join_next().is_some() {}
         }
         if self.phase == Phase::Open {
-            return self.write_failed && self.drained(cx);
+            if !self.write_failed || !self.drained(cx) {
+                return false;
+            }
+            // Whoever does not listen is as good as gone: handlers are told, and may end in order.
+            self.phase = Phase::Draining;
+            self.link.close();
         }
         let written = self.link.peer.output_len() == 0 && !self.unflushed;
         if self.phase == Phase::Closing {
@@ -409,8 +413,11 @@ impl Link {
             Command::Notify { method, params } => self.peer.notify(&method, params),
             Command::Answer { id, answer } => {
                 self.answered = true;
-                self.running.remove(&id);
+                let signal = self.running.remove(&id);
                 self.respond(&id, answer);
+                if let Some(signal) = signal {
+                    signal.settle();
+                }
             }
         }
     }
@@ -430,6 +437,7 @@ impl Link {
     /// Fails every call that waits, and every later one. What is not a call still leaves.
     fn close(&mut self) {
         self.open = false;
+        self.urgent.deafen();
         for (_, (reply, _)) in self.replies.drain() {
             reply.send(Err(CallError::Closed));
         }
@@ -481,11 +489,6 @@ fn take(
             }
         }
     }
-}
-
-/// Runs a part of the service. A panic in it must not end the connection.
-fn guard<T>(run: impl FnOnce() -> T) -> Option<T> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).ok()
 }
 
 /// Whether the error only says that the other side is no longer there.

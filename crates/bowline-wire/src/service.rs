@@ -138,6 +138,8 @@ pub(crate) struct WeakSignal {
 struct SignalState {
     fired: AtomicBool,
     waiting: Notify,
+    answered: AtomicBool,
+    waiting_for_answer: Notify,
 }
 
 impl CancelSignal {
@@ -168,6 +170,21 @@ impl CancelSignal {
         }
     }
 
+    /// Says that the request's answer is on its way: whatever is sent from now on leaves after it.
+    pub(crate) fn settle(&self) {
+        if !self.state.answered.swap(true, Ordering::AcqRel) {
+            self.state.waiting_for_answer.notify_waiters();
+        }
+    }
+
+    /// Waits until the request's answer is on its way.
+    pub(crate) async fn settled(&self) {
+        let notified = self.state.waiting_for_answer.notified();
+        if !self.state.answered.load(Ordering::Acquire) {
+            notified.await;
+        }
+    }
+
     pub(crate) fn downgrade(&self) -> WeakSignal {
         WeakSignal { state: Arc::downgrade(&self.state) }
     }
@@ -189,6 +206,11 @@ impl<T> Future for NoPanic<T> {
         catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(cx)))
             .unwrap_or_else(|_| Poll::Ready(Err(panicked())))
     }
+}
+
+/// Runs a part of the service. A panic in it must not end the connection.
+pub(crate) fn guard<T>(run: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(run)).ok()
 }
 
 /// The answer to a request whose handler panicked.

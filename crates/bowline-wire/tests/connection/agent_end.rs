@@ -232,6 +232,20 @@ async fn a_turn_is_cancelled_by_session_cancel_by_its_request_id_and_by_session_
     .await;
 }
 
+#[tokio::test]
+async fn what_waits_for_the_answer_leaves_after_it() {
+    check(
+        &format!("> initialize\n{}\n<\n<\n{}\n<\n<", prompt(1, "after one"), prompt(2, "later two")),
+        expect![[r#"
+            {"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}
+            {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"one"}}}}
+            {"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}
+            {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"two"}}}}
+        "#]],
+    )
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_away_ends_the_turn_and_the_connection() {
     check(&format!("> initialize\n{}\n<\neof", prompt(1, "wait")), expect![[r#"

@@ -276,3 +276,21 @@ async fn a_call_that_is_dropped_tells_the_agent_and_its_late_answer_is_no_breach
     expect!["breach an answer came for the id 1, which no request waits for"]
         .assert_eq(&wire.notes.recv().await.expect("a note"));
 }
+
+#[tokio::test]
+async fn a_call_that_is_given_up_tells_the_agent_and_still_takes_its_answer() {
+    let mut wire = Script::new();
+    wire.initialize(r#"{"protocolVersion":1}"#).await.expect("initialized");
+    let (agent, (wanted, unwanted)) = (wire.agent.clone(), tokio::sync::oneshot::channel::<()>());
+    let turn = tokio::spawn(async move {
+        let request = PromptRequest::new("s", vec!["hi".into()]);
+        agent.caller().call_until(&request, async { unwanted.await.unwrap_or_default() }).await
+    });
+    wire.receive().await;
+    drop(wanted);
+    expect![[r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}"#]]
+        .assert_eq(&wire.receive().await);
+    wire.send(r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"refusal"}}"#).await;
+    let answer = turn.await.expect("no panic").expect("an answer");
+    expect!["Refusal"].assert_eq(&format!("{:?}", answer.stop_reason));
+}

@@ -10,7 +10,7 @@ use bowline_wire::schema::v1::{
 use bowline_wire::{Agent, AgentContext, ClientHandle, Limits, connect_agent};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
-/// Takes `say TEXT`, `read PATH`, `panic`, `wait` (for the cancel signal) and `stream COUNT`.
+/// Takes `say TEXT`, `after TEXT` (said once the turn is answered), `later TEXT` (the same, with a wait in the turn), `read PATH`, `panic`, `wait` (for the cancel signal) and `stream COUNT`.
 pub(crate) struct Probe;
 
 impl Agent for Probe {
@@ -34,6 +34,16 @@ impl Agent for Probe {
         };
         match text.text.split_once(' ').unwrap_or((&text.text, "")) {
             ("say", text) => client.update(session, chunk(text)).await?,
+            (when @ ("after" | "later"), text) => {
+                let (said, cx) = (chunk(text), cx.clone());
+                tokio::spawn(async move {
+                    cx.answered().await;
+                    cx.client().update(session, said).await.expect("the client is there");
+                });
+                if when == "later" {
+                    tokio::task::yield_now().await;
+                }
+            }
             ("read", path) => {
                 let read = client.read_text_file(ReadTextFileRequest::new(session.clone(), path)).await?;
                 client.update(session, chunk(&read.content)).await?;

@@ -557,7 +557,7 @@ fn a_failure_is_an_error_with_a_code_and_its_data() {
         },
         Failure::UnknownMethod { method: Some("fs/delete".to_owned()) },
         Failure::Internal { reason: "cannot write /home/user/project/config.json".to_owned() },
-        Failure::AuthRequired,
+        Failure::AuthRequired { why: None },
         Failure::Cancelled,
         Failure::Busy { limit: 1024 },
     ];
