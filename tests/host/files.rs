@@ -347,6 +347,44 @@ async fn requests_are_served_while_others_wait() {
     .assert_eq(&text);
 }
 
+#[tokio::test]
+async fn a_read_that_waits_for_the_log_holds_nothing_up() {
+    let stage = full().file("a.txt", "a");
+    let ((_, anchor), desk) = (stage.lab.audit(), stage.lab.desk.clone());
+    let text = stage
+        .turn(move |actor| async move {
+            actor.play("read a.txt\nread a.txt").await;
+            // As another process does that appends to the same log.
+            let held = std::fs::File::open(anchor).unwrap();
+            held.lock().unwrap();
+            let reading = actor.answer("fs/read_text_file", json!({"path": "$ROOT/a.txt"}));
+            let rest = async {
+                let content = json!({"type": "text", "text": "still here"});
+                let update = json!({"sessionUpdate": "agent_message_chunk", "content": content});
+                actor.notify("session/update", json!({"update": update})).await;
+                desk.until(|_, shown| shown.iter().any(|event| event.contains("still here"))).await;
+                actor.says("still here");
+                held.unlock().unwrap();
+            };
+            let (answer, ()) = tokio::join!(reading, rest);
+            actor.says(&answer);
+            StopReason::EndTurn
+        })
+        .await;
+    expect![[r#"
+        > read a.txt
+        "a"
+        > read a.txt
+        "a"
+        still here
+        {"content":"a"}
+    "#]]
+    .assert_eq(&text);
+    let reads =
+        stage.log().lines().filter(|line| line.starts_with("fs/read $ROOT/a.txt turn 1: allowed")).count();
+    assert_eq!(reads, 3, "{}", stage.log());
+}
+
 /// An agent that keeps what it is greeted with.
 struct Greeted(Arc<Mutex<Option<InitializeRequest>>>);
 

@@ -12,7 +12,7 @@ use bowline_state::schema::v1::{
     Implementation, InitializeRequest, NoticeCapabilities, SessionConfigOptionsCapabilities, SessionId,
 };
 use bowline_wire::{Limits, connect_client, spawn_agent};
-use bowline_workspace::approvals::{Approvals, Rulebook};
+use bowline_workspace::approvals::{Approvals, Fallback, Rulebook};
 use bowline_workspace::audit::{self, AuditLog};
 use bowline_workspace::policy::PolicyFile;
 use bowline_workspace::roots::{RootSpec, Roots};
@@ -219,7 +219,7 @@ impl Host {
         }
         let rules = Rulebook {
             file: Some(file),
-            preset: settings.preset,
+            fallback: settings.preset.map_or(Fallback::File, Fallback::Instead),
             rules: settings.rules.clone(),
             roots: names,
         };

@@ -14,7 +14,7 @@ use bowline_state::changes::Moment;
 use bowline_state::danger::{Danger, Severity, dangers};
 use bowline_state::grants::{Deed, Grants, Holder, Taken};
 use bowline_state::operation::Operation;
-use bowline_state::policy::{Context, Effect, Lifetime, Policy, Preset, Rule, Ruling, suggest};
+use bowline_state::policy::{Context, Effect, Lifetime, Policy, Rule, Ruling, suggest};
 use bowline_state::question::{Answer, Choice, Item, Keep, Occasion, Question, QuestionId, Reply};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -23,8 +23,10 @@ use crate::audit::{AuditError, AuditLog};
 use crate::policy::{PolicyError, PolicyFile, Scope};
 use crate::workspace::now;
 
+mod fallback;
 mod outcome;
 
+pub use fallback::Fallback;
 pub use outcome::{Cleared, Refused};
 use outcome::{because, decided};
 
@@ -88,8 +90,8 @@ pub struct Request {
 pub struct Rulebook {
     /// The user's file.
     pub file: Option<PolicyFile>,
-    /// What holds where no rule matches, in place of what the file says.
-    pub preset: Option<Preset>,
+    /// What holds where no rule matches.
+    pub fallback: Fallback,
     /// More rules, from a command line for one.
     pub rules: Vec<Rule>,
     /// The directories of the workspace, by their own names.
@@ -120,7 +122,7 @@ struct Inner {
 }
 
 struct State {
-    preset: Option<Preset>,
+    fallback: Fallback,
     // Directories that sessions have beside the workspace's.
     roots: Vec<String>,
     // Rules that are in no file: of turns, sessions and the command line. Invariant: at most `MAX_KEPT_RULES`.
@@ -137,9 +139,9 @@ impl Approvals {
     /// Returns approvals that go by `rules`, ask `person`, and record in `audit`.
     #[must_use]
     pub fn new(rules: Rulebook, audit: AuditLog, person: Arc<dyn Person>) -> Self {
-        let Rulebook { file, preset, rules, roots } = rules;
+        let Rulebook { file, fallback, rules, roots } = rules;
         let state = State {
-            preset,
+            fallback,
             roots: Vec::new(),
             kept: rules,
             grants: Grants::default(),
@@ -187,7 +189,8 @@ impl Approvals {
     /// # Errors
     /// Returns why the user's cannot be used.
     pub fn policy(&self) -> Result<Arc<Policy>, PolicyError> {
-        let from_file = self.inner.file.as_ref().map(PolicyFile::current).transpose()?;
+        let from_file = self.inner.file.as_ref().map(PolicyFile::stated).transpose()?;
+        let (from_file, stated) = from_file.map_or((None, None), |(policy, stated)| (Some(policy), stated));
         let mut state = self.state();
         let base = from_file.unwrap_or_else(|| match &state.whole {
             Some((base, _)) => base.clone(),
@@ -199,7 +202,7 @@ impl Approvals {
             return Ok(whole.clone());
         }
         let mut whole = Policy::clone(&base);
-        whole.preset = state.preset.unwrap_or(whole.preset);
+        whole.preset = state.fallback.preset(stated);
         whole.rules.extend(state.kept.iter().cloned());
         whole.roots.extend(state.roots.iter().cloned());
         let whole = Arc::new(whole);
@@ -219,9 +222,9 @@ impl Approvals {
     }
 
     /// Changes what holds where no rule matches. Questions that wait are judged again.
-    pub fn set_preset(&self, preset: Option<Preset>) {
+    pub fn set_fallback(&self, fallback: Fallback) {
         let mut state = self.state();
-        state.preset = preset;
+        state.fallback = fallback;
         state.whole = None;
         drop(state);
         self.changed();

@@ -4,6 +4,12 @@
 //! and where what is kept of it begins. The anchor is also the lock between processes. Each entry is one write to the
 //! newest file and one to the anchor, so a process that is killed leaves at most one line that is torn or not anchored.
 //!
+//! The exception are reads that were allowed and nobody had to be waited for ([`AuditLog::append_at_hand`]). They are in the
+//! log before they are answered, but the anchor learns of them with the next other entry, of whatever process, with every
+//! 64th of them, with [`AuditLog::sync`], and when the log is closed. So a log may end in up to 63 reads that its anchor
+//! does not know, and verifies. These, and no others, can be cut off, changed or added to until then, and nobody sees it
+//! but the process that wrote them, when it writes the next. A turn ends with an entry, so nothing of it stays open longer.
+//!
 //! A log that is found in another state than its anchor says goes on from the anchor, with an entry that tells what was
 //! found: what is missing stays missing for whoever verifies, and a crash does not keep the user from working. Entries
 //! that were not yet synced may be missing after a power cut, which looks as if they had been cut off.
@@ -99,7 +105,7 @@ impl AuditLog {
         self.writer().append(entry)
     }
 
-    /// Appends an entry if nobody has to be waited for; none if somebody has.
+    /// Appends an entry if nobody has to be waited for; none if somebody has. The anchor may learn of a read later.
     pub fn append_at_hand(&self, entry: &Entry) -> Option<Result<u64, AuditError>> {
         self.writer.try_lock().ok()?.append_at_hand(entry)
     }
@@ -110,7 +116,11 @@ impl AuditLog {
     /// Fails if the disk says no.
     pub fn sync(&self) -> Result<(), AuditError> {
         // The files are shared, so that nobody has to wait with appending.
-        let (log, anchor) = self.writer().files();
+        let (log, anchor) = {
+            let mut writer = self.writer();
+            writer.catch_up()?;
+            writer.files()
+        };
         for file in [log, anchor] {
             file.sync()?;
         }

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Seek};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -140,7 +141,7 @@ pub(crate) fn read_text(file: &File, cap: u64) -> Result<FileText, ReadFault> {
 
 /// Reads a whole file as text, if all of it is in memory. `before` is what the file was at an earlier
 /// look, which it still has to be.
-pub(crate) fn read_text_at_hand(file: &File, before: &Stat, cap: u64) -> Option<FileText> {
+pub(crate) fn read_text_at_hand(file: BorrowedFd<'_>, before: &Stat, cap: u64) -> Option<FileText> {
     let size = usize::try_from(before.st_size).ok().filter(|size| *size as u64 <= cap)?;
     // One byte more than there should be, to see the end.
     let mut bytes = vec![0; size + 1];

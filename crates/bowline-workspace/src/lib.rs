@@ -33,6 +33,7 @@ pub mod calls;
 mod disk;
 pub mod error;
 pub mod files;
+pub mod glance;
 pub mod journal;
 pub mod listing;
 pub mod observer;

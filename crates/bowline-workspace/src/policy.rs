@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use bowline_state::failure::quote;
 use bowline_state::observation::Known;
-use bowline_state::policy::{Lifetime, MAX_RULES, Policy, Rule, RuleFault};
+use bowline_state::policy::{Lifetime, MAX_RULES, Policy, Preset, Rule, RuleFault};
 
 mod document;
 mod edit;
@@ -44,6 +44,9 @@ pub const MAX_POLICY_BYTES: u64 = 1 << 20;
 /// How long another process that edits the file is waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
+/// The rules of a file, and the preset that it states, if it does: where it does not, the rules have the usual one.
+type Stated = (Arc<Policy>, Option<Preset>);
+
 /// The user's rules, as they hold for one workspace.
 #[derive(Debug)]
 pub struct PolicyFile {
@@ -51,7 +54,7 @@ pub struct PolicyFile {
     // Invariant: canonical; one at least, and the first is the workspace's own.
     roots: Vec<String>,
     // What was read last, and what the file was then; none if there was no file.
-    last: Mutex<Option<(Option<Known>, Arc<Policy>)>>,
+    last: Mutex<Option<(Option<Known>, Stated)>>,
 }
 
 /// Where a rule is kept.
@@ -161,20 +164,28 @@ impl PolicyFile {
     /// # Errors
     /// Returns why they cannot be used. Then nothing is allowed, whatever they were before.
     pub fn current(&self) -> Result<Arc<Policy>, PolicyError> {
+        Ok(self.stated()?.0)
+    }
+
+    /// Returns the same, and the preset that the file itself states for the workspace, if it states one.
+    ///
+    /// # Errors
+    /// As [`current`](Self::current) does.
+    pub fn stated(&self) -> Result<(Arc<Policy>, Option<Preset>), PolicyError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = self.place.stamp()?;
-        if let Some((known, policy)) = &*last
+        if let Some((known, stated)) = &*last
             && known.as_ref().map(|known| known.stamp) == stamp
             && !known.as_ref().is_some_and(|known| known.racy)
         {
-            return Ok(Arc::clone(policy));
+            return Ok(stated.clone());
         }
         // What fails must not leave the rules of before in force.
         *last = None;
         let (known, layers) = self.read()?;
-        let policy = Arc::new(layers.policy(&self.roots));
-        *last = Some((known, Arc::clone(&policy)));
-        Ok(policy)
+        let stated = (Arc::new(layers.policy(&self.roots)), layers.stated(&self.roots));
+        *last = Some((known, stated.clone()));
+        Ok(stated)
     }
 
     /// Returns the rules that hold for the workspace, those for every workspace first.

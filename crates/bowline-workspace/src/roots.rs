@@ -21,10 +21,12 @@ use crate::replace::is_temp_name;
 
 mod kernel;
 mod place;
+mod plain;
 mod walk;
 
 pub(crate) use kernel::is_system_files;
 pub(crate) use place::{Place, Special};
+use plain::Plain;
 
 /// A directory that a session may work in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,6 +137,7 @@ pub struct Roots {
     // Canonical names of what is Bowline's own.
     own: Arc<Vec<LexicalPath>>,
     resolver: Resolver,
+    plain: Arc<Plain>,
 }
 
 /// Who resolves paths.
@@ -161,8 +164,10 @@ pub struct Admitted {
 /// What a path led to.
 #[derive(Debug)]
 pub struct Found {
-    /// A handle that reads nothing (`O_PATH`).
+    /// A handle, most often one that reads nothing (`O_PATH`).
     pub(crate) handle: OwnedFd,
+    /// Whether the handle can be read.
+    pub(crate) is_open: bool,
     /// What it is.
     pub(crate) stat: Stat,
 }
@@ -282,7 +287,14 @@ impl Roots {
             canonical.add(entry(&root.canonical, root.mode))?;
             open.push(root);
         }
-        Ok(Self { open: Arc::new(open), given, canonical, own: Arc::default(), resolver })
+        Ok(Self {
+            open: Arc::new(open),
+            given,
+            canonical,
+            own: Arc::default(),
+            resolver,
+            plain: Arc::default(),
+        })
     }
 
     /// Returns the roots with these directories or files kept out of reach, whatever root they are in: what Bowline
@@ -295,6 +307,8 @@ impl Roots {
         };
         let own = own.into_iter().filter_map(|path| canonical(path.as_ref()));
         self.own = Arc::new(self.own.iter().cloned().chain(own).collect());
+        // What is known of texts was found with other names kept out.
+        self.plain = Arc::default();
         self
     }
 
@@ -361,6 +375,9 @@ impl Roots {
     pub(crate) fn admit_at_hand(&self, path: &str, access: Access) -> Option<Admitted> {
         if self.resolver != Resolver::Kernel {
             return None;
+        }
+        if let Some(admitted) = self.plain.admit(self, path, access) {
+            return Some(admitted);
         }
         let path = LexicalPath::parse(path).ok()?;
         let by_text = self.admit_text(&path, access).ok()?;

@@ -23,10 +23,10 @@ use bowline_state::terminal::{self, Exit, Limits, Output};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::error::FilesError;
-use crate::roots::Denied;
+use crate::roots::{Denied, Roots};
 use crate::workspace::{Session, WorkingDirectory};
 
+mod companion;
 mod error;
 mod job;
 mod registry;
@@ -36,6 +36,7 @@ pub mod supervisor;
 mod tree;
 mod watcher;
 
+pub use companion::{Companion, Program, Streams};
 pub use error::TerminalError;
 pub use job::{Confinement, ResourceLimits, Size};
 pub use registry::{MAX_RELEASED, MAX_RELEASED_BYTES};
@@ -172,13 +173,24 @@ pub fn looked_at(
     cwd: String,
     env: Vec<(String, String)>,
 ) -> Command {
+    looked_at_within(session.roots(), invocation, cwd, env)
+}
+
+/// Does what [`looked_at`] does where there are roots and no session: for commands that run elsewhere than here.
+#[must_use]
+pub fn looked_at_within(
+    roots: &Roots,
+    invocation: Invocation,
+    cwd: String,
+    env: Vec<(String, String)>,
+) -> Command {
     let mut command = Command { invocation, cwd, env, reaches: Vec::new() };
     let look = |Named { path, access }: Named| {
-        let leads = match session.admit(&path, access) {
+        let leads = match roots.admit(&path, access) {
             Ok(admitted) => {
                 Leads::Inside { resolved: admitted.canonical().to_owned(), protection: admitted.protection() }
             }
-            Err(FilesError::Denied(Denied::Refused(Refusal::ReadOnly(_)))) => Leads::ReadOnly,
+            Err(Denied::Refused(Refusal::ReadOnly(_))) => Leads::ReadOnly,
             Err(_) => Leads::Elsewhere,
         };
         Reached { asked: path, access, leads }
@@ -301,6 +313,7 @@ impl LocalTerminals {
             argv,
             env,
             pty: prepared.pty,
+            talks: false,
             limits: settings.resources,
             confinement: prepared.confinement,
             scratch,

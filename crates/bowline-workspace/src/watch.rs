@@ -1,32 +1,50 @@
 //! Watches the directories below the roots, so that a scan has to look only where something happened.
 //!
 //! A watch never says that nothing changed when something did: whenever it may have missed an event it says that
-//! everything is to be scanned. Events come in the order in which things happened, a little later; [`Watch::settle`]
-//! waits until all that happened before it have come, by way of a file of its own in a directory of its own.
+//! everything is to be scanned. The system puts an event into the watch's queue before the call that caused it returns,
+//! so whoever empties the queue has all that happened before. The queue is emptied when somebody asks, and by nobody
+//! else: no thread waits for events, and that a file is opened or read is none, so reading costs nothing here. A queue
+//! that has become too long in between (`fs.inotify.max_queued_events`, 16,384 by default) means everything.
 //!
 //! What it cannot see, no watch can: writes through a mapping of a file whose handle was closed long ago, and changes
 //! that other machines make on a network file system. A scan of everything now and then finds those.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ffi::CStr;
 use std::fs;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::{Bound, ControlFlow};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::os::fd::OwnedFd;
 
-use notify::event::{AccessKind, AccessMode};
-use notify::{Config, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
 
 use crate::observer::outermost;
 use crate::roots::Roots;
 use crate::walker::{self, Arrival, Entry, Kind, RulesCache, Start, WalkOptions};
 
+/// What is told of a directory: whatever may be a change in it. No link is followed there.
+const CHANGES: WatchFlags = WatchFlags::ATTRIB
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::DONT_FOLLOW)
+    .union(WatchFlags::ONLYDIR);
+
+/// How many bytes of events are read at a time.
+const CHUNK: usize = 64 << 10;
+
+/// So many events are read in one go. Where more have come, somebody makes them as fast as they are read.
+const MAX_EVENTS: usize = 1 << 20;
+
 /// How a watch is kept small.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchOptions {
-    /// A directory of Bowline's own, in which a watch keeps one to itself.
-    pub private: PathBuf,
     /// With more dirty paths than this everything is dirty.
     pub max_paths: usize,
     /// A tree of more directories than this is not watched: the system has watches for so many in all, and the user's
@@ -34,11 +52,9 @@ pub struct WatchOptions {
     pub max_directories: usize,
 }
 
-impl WatchOptions {
-    /// Returns options with a directory of Bowline's own.
-    #[must_use]
-    pub fn new(private: impl Into<PathBuf>) -> Self {
-        Self { private: private.into(), max_paths: 10_000, max_directories: 32_768 }
+impl Default for WatchOptions {
+    fn default() -> Self {
+        Self { max_paths: 10_000, max_directories: 32_768 }
     }
 }
 
@@ -51,17 +67,9 @@ pub enum WatchError {
     /// It is too large.
     #[error("there are more than {0} directories to watch")]
     TooMany(usize),
-    /// The directory for the watch itself cannot be made.
-    #[error("cannot keep a directory in {path}: {why}")]
-    Private {
-        /// Where.
-        path: PathBuf,
-        /// What the system says.
-        why: io::Error,
-    },
     /// The system refuses otherwise.
     #[error("cannot watch: {0}")]
-    System(notify::Error),
+    System(io::Error),
 }
 
 /// Where something may have changed.
@@ -76,25 +84,20 @@ pub enum Dirty {
 /// A watch over what is below the roots.
 #[derive(Debug)]
 pub struct Watch {
-    watcher: RecommendedWatcher,
-    shared: Arc<Shared>,
+    queue: OwnedFd,
     // Directories that are watched, as far as known: one that was replaced may not be any more.
-    watched: BTreeSet<String>,
-    max_directories: usize,
-    private: PathBuf,
-    round: u64,
+    watched: BTreeMap<String, Number>,
+    // The same by number; where the system knows one directory by two names, the later one.
+    names: HashMap<Number, String>,
+    pending: Pending,
+    roots: Vec<String>,
+    options: WatchOptions,
     // Whether new directories can be watched; if not, nothing it says is worth anything.
     serves: bool,
 }
 
-#[derive(Debug)]
-struct Shared {
-    pending: Mutex<Pending>,
-    settled: Condvar,
-    private: PathBuf,
-    roots: Vec<String>,
-    max_paths: usize,
-}
+/// What the system calls a watched directory. It gives no number twice.
+type Number = i32;
 
 /// What happened since it was last taken.
 #[derive(Debug, Default)]
@@ -102,8 +105,6 @@ struct Pending {
     // At most `max_paths`.
     paths: BTreeSet<String>,
     everything: bool,
-    // The last round whose file was seen.
-    round: u64,
 }
 
 impl Watch {
@@ -112,37 +113,17 @@ impl Watch {
     ///
     /// # Errors
     /// Returns why it cannot be done.
-    pub fn start(roots: &Roots, options: &WatchOptions) -> Result<Self, WatchError> {
-        let failed = |why| WatchError::Private { path: options.private.clone(), why };
-        let private = private_directory(&options.private).map_err(failed)?;
-        let shared = Arc::new(Shared {
-            pending: Mutex::default(),
-            settled: Condvar::new(),
-            private: private.clone(),
-            roots: roots.iter().map(|(root, _)| root.to_owned()).collect(),
-            max_paths: options.max_paths,
-        });
-        let handler = Arc::clone(&shared);
-        let config = Config::default().with_follow_symlinks(false);
-        let watcher = RecommendedWatcher::new(move |event| handler.take_in(event), config);
-        let watcher = match watcher {
-            Ok(watcher) => watcher,
-            Err(why) => {
-                remove_private(&private);
-                return Err(told(why));
-            }
-        };
+    pub fn start(roots: &Roots, options: WatchOptions) -> Result<Self, WatchError> {
+        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(told)?;
         let mut watch = Self {
-            watcher,
-            shared,
-            watched: BTreeSet::new(),
-            max_directories: options.max_directories,
-            private,
-            round: 0,
+            queue,
+            watched: BTreeMap::new(),
+            names: HashMap::new(),
+            pending: Pending::default(),
+            roots: roots.iter().map(|(root, _)| root.to_owned()).collect(),
+            options,
             serves: true,
         };
-        let private = watch.private.clone();
-        watch.watcher.watch(&private, RecursiveMode::NonRecursive).map_err(told)?;
         watch.cover_roots(roots)?;
         Ok(watch)
     }
@@ -153,31 +134,48 @@ impl Watch {
         self.serves
     }
 
-    /// Waits until all that happened before has come in. If that takes longer than the deadline, everything is dirty.
-    pub fn settle(&mut self, deadline: Duration) {
-        self.round += 1;
-        let round = self.round;
-        let file = self.private.join(round.to_string());
-        let told = fs::File::create_new(&file).and_then(|_| fs::remove_file(&file));
-        let pending = self.shared.lock();
-        // Also if everything is dirty already: what is still to come belongs to this, not to the next time.
-        let waiting = |pending: &mut Pending| told.is_ok() && pending.round < round;
-        let waited = self.shared.settled.wait_timeout_while(pending, deadline, waiting);
-        let (mut pending, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if pending.round < round {
-            pending.give_up();
-        }
-    }
-
     /// Returns where something may have changed since it was last asked, and begins to watch what is new there: so
     /// whatever changes after this is told the next time, and whatever changed before is found by a scan now.
     pub fn take(&mut self, roots: &Roots) -> Dirty {
-        let Pending { paths, everything, .. } = self.shared.lock().take();
+        self.read();
+        let Pending { paths, everything } = std::mem::take(&mut self.pending);
         let covered = if everything { self.cover_roots(roots) } else { self.cover(roots, &paths) };
         if covered.is_err() {
             self.serves = false;
         }
         if everything || !self.serves { Dirty::Everything } else { Dirty::Paths(paths.into_iter().collect()) }
+    }
+
+    /// Takes in what is in the queue.
+    fn read(&mut self) {
+        let Self { queue, watched, names, pending, roots, options, .. } = self;
+        let mut buffer = vec![MaybeUninit::uninit(); CHUNK];
+        let mut events = inotify::Reader::new(&*queue, &mut buffer);
+        for _ in 0..MAX_EVENTS {
+            let event = match events.next() {
+                Ok(event) => event,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return,
+                Err(_) => break,
+            };
+            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                pending.give_up();
+                continue;
+            }
+            // Of one that is not watched any more, what is left in the queue was found by the scan that followed.
+            let Some(directory) = names.get(&event.wd()) else { continue };
+            if event.events().contains(ReadFlags::IGNORED) {
+                if watched.get(directory) == Some(&event.wd()) {
+                    watched.remove(directory);
+                }
+                names.remove(&event.wd());
+                continue;
+            }
+            if let Some(path) = path(directory, event.file_name()) {
+                pending.take_in(path, roots, options.max_paths);
+            }
+        }
+        pending.give_up();
     }
 
     fn cover_roots(&mut self, roots: &Roots) -> Result<(), WatchError> {
@@ -200,22 +198,22 @@ impl Watch {
 
     /// Forgets a path that was watched, and what is below it.
     fn uncover(&mut self, path: &str) {
-        if !self.watched.remove(path) {
+        if !self.watched.contains_key(path) {
             return;
         }
         let prefix = format!("{}/", path.trim_end_matches('/'));
         let inside: Vec<String> = self
             .watched
             .range::<str, _>((Bound::Included(prefix.as_str()), Bound::Unbounded))
+            .map(|(path, _)| path)
             .take_while(|path| path.starts_with(&prefix))
             .cloned()
             .collect();
         for path in std::iter::once(path).chain(inside.iter().map(String::as_str)) {
-            self.watched.remove(path);
+            let Some(number) = self.watched.remove(path) else { continue };
+            self.names.remove(&number);
             // Most often the system has done so already.
-            if self.watcher.unwatch(Path::new(path)).is_err() {
-                continue;
-            }
+            inotify::remove_watch(&self.queue, number).ok();
         }
     }
 
@@ -243,123 +241,61 @@ impl Watch {
         }
         match failed {
             Some(why) => Err(why),
-            None if report.truncated => Err(WatchError::TooMany(self.max_directories)),
+            None if report.truncated => Err(WatchError::TooMany(self.options.max_directories)),
             None => Ok(()),
         }
     }
 
     fn watch(&mut self, path: &str) -> Result<(), WatchError> {
-        match self.watcher.watch(Path::new(path), RecursiveMode::NonRecursive) {
-            Ok(()) => {
-                self.watched.insert(path.to_owned());
+        match inotify::add_watch(&self.queue, path, CHANGES) {
+            Ok(number) => {
+                self.watched.insert(path.to_owned(), number);
+                self.names.insert(number, path.to_owned());
             }
-            Err(why) => match told(why) {
-                limit @ WatchError::Limit => return Err(limit),
-                // It is gone again, or cannot be read, and so not be scanned either.
-                WatchError::TooMany(_) | WatchError::Private { .. } | WatchError::System(_) => {}
-            },
+            Err(Errno::NOSPC) => return Err(WatchError::Limit),
+            // It is gone again, or cannot be read, and so not be scanned either.
+            Err(_) => {}
         }
-        if self.watched.len() > self.max_directories {
-            return Err(WatchError::TooMany(self.max_directories));
+        if self.watched.len() > self.options.max_directories {
+            return Err(WatchError::TooMany(self.options.max_directories));
         }
         Ok(())
     }
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        remove_private(&self.private);
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take_in(&self, event: notify::Result<notify::Event>) {
-        let mut pending = self.lock();
-        match event {
-            Ok(event) if event.need_rescan() => pending.give_up(),
-            Ok(event) if changes(event.kind) => {
-                event.paths.iter().for_each(|path| self.take_in_path(&mut pending, path));
-            }
-            Ok(_) => {}
-            Err(_) => pending.give_up(),
-        }
-        self.settled.notify_all();
-    }
-
-    fn take_in_path(&self, pending: &mut Pending, path: &Path) {
-        if let Ok(below) = path.strip_prefix(&self.private) {
-            let round = below.to_str().and_then(|round| round.parse().ok());
-            pending.round = pending.round.max(round.unwrap_or_default());
-            return;
-        }
-        // A name that is not UTF-8 is no path of the protocol; the stores of version control are not looked into.
-        let Some(path) = path.to_str() else { return };
-        let in_store = |below: &str| below.split('/').any(walker::is_store);
-        let mut ways = self.roots.iter().filter_map(|root| walker::below(path, root));
-        if pending.everything || ways.all(in_store) {
-            return;
-        }
-        if !pending.paths.contains(path) {
-            pending.paths.insert(path.to_owned());
-        }
-        if pending.paths.len() > self.max_paths {
-            pending.give_up();
-        }
-    }
-}
-
 impl Pending {
+    fn take_in(&mut self, path: String, roots: &[String], max_paths: usize) {
+        // The stores of version control are not looked into.
+        let in_store = |below: &str| below.split('/').any(walker::is_store);
+        let mut ways = roots.iter().filter_map(|root| walker::below(&path, root));
+        if self.everything || ways.all(in_store) {
+            return;
+        }
+        self.paths.insert(path);
+        if self.paths.len() > max_paths {
+            self.give_up();
+        }
+    }
+
     fn give_up(&mut self) {
         self.everything = true;
         self.paths.clear();
     }
+}
 
-    fn take(&mut self) -> Self {
-        let round = self.round;
-        std::mem::replace(self, Self { round, ..Self::default() })
+/// Returns the path of what an event is about; none for a name that is not UTF-8, which is no path of the protocol.
+fn path(directory: &str, name: Option<&CStr>) -> Option<String> {
+    match name {
+        None => Some(directory.to_owned()),
+        Some(name) => Some(format!("{}/{}", directory.trim_end_matches('/'), name.to_str().ok()?)),
     }
 }
 
-/// Says whether an event may be a change. That something was opened or read is none.
-fn changes(kind: EventKind) -> bool {
-    match kind {
-        EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
-        EventKind::Any
-        | EventKind::Create(_)
-        | EventKind::Modify(_)
-        | EventKind::Remove(_)
-        | EventKind::Other => true,
+fn told(why: Errno) -> WatchError {
+    match why {
+        Errno::NOSPC => WatchError::Limit,
+        why => WatchError::System(why.into()),
     }
-}
-
-fn told(why: notify::Error) -> WatchError {
-    match why.kind {
-        notify::ErrorKind::MaxFilesWatch => WatchError::Limit,
-        _ => WatchError::System(why),
-    }
-}
-
-/// Makes a directory that no other watch uses.
-fn private_directory(parent: &Path) -> io::Result<PathBuf> {
-    let parent = fs::canonicalize(parent)?;
-    let mut number = 0u32;
-    loop {
-        let path = parent.join(format!("watch-{}-{number}", std::process::id()));
-        match fs::create_dir(&path) {
-            Ok(()) => return Ok(path),
-            Err(why) if why.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            Err(why) => return Err(why),
-        }
-    }
-}
-
-/// One that stays behind is empty and harms nobody.
-fn remove_private(path: &Path) {
-    fs::remove_dir_all(path).unwrap_or_default();
 }
 
 #[cfg(test)]

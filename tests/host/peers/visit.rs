@@ -19,9 +19,9 @@ use tokio::process::Command;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An agent at work for a lab.
-pub(super) struct Visit {
-    pub(super) lab: Lab,
-    pub(super) session: Session,
+pub(crate) struct Visit {
+    pub(crate) lab: Lab,
+    pub(crate) session: Session,
     connection: Connection,
     /// What has been told already.
     told: Told,
@@ -39,7 +39,7 @@ struct Told {
 
 impl Visit {
     /// Starts an agent with nothing in its environment but a home of its own, a path, and `variables`; and opens a session.
-    pub(super) async fn begin(lab: Lab, command: &[String], variables: &[(&str, &str)]) -> Self {
+    pub(crate) async fn begin(lab: Lab, command: &[String], variables: &[(&str, &str)]) -> Self {
         let home = lab.base().join("home");
         std::fs::create_dir_all(&home).unwrap();
         let mut agent = Command::new(&command[0]);
@@ -54,13 +54,13 @@ impl Visit {
     }
 
     /// Goes on with another session of the same connection.
-    pub(super) async fn another_session(&mut self) {
+    pub(crate) async fn another_session(&mut self) {
         self.session = in_time(self.connection.new_session(SessionOptions::default())).await.unwrap();
         (self.told.messages, self.told.calls) = (0, 0);
     }
 
     /// Sends a prompt, and tells what came of it.
-    pub(super) async fn turn(&mut self, prompt: &str) -> String {
+    pub(crate) async fn turn(&mut self, prompt: &str) -> String {
         let end = in_time(self.session.prompt_text(prompt)).await;
         let end = match end {
             Ok(end) => format!("turn {} ended: {:?}\n", end.turn, end.stop),
@@ -166,7 +166,7 @@ impl Visit {
     }
 
     /// Ends the session and the agent: nothing of either is left running, and the audit log is whole.
-    pub(super) async fn end(self) {
+    pub(crate) async fn end(self) {
         let (directory, anchor) = self.audit_log();
         let Self { lab, session, connection, .. } = self;
         drop(session);
@@ -200,7 +200,7 @@ async fn in_time<T>(doing: impl Future<Output = T>) -> T {
 }
 
 /// Returns the processes that work in the lab, or know of it: they have its name in their environment or arguments.
-fn working_in(base: &Path) -> Vec<String> {
+pub(crate) fn working_in(base: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|entry| entry.path());
     let name = base.to_str().unwrap();
     let here = |process: &std::path::PathBuf| {

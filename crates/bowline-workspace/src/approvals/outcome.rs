@@ -7,6 +7,9 @@ use bowline_state::question::Keep;
 
 use super::MAX_WAITING;
 
+/// What an agent is told where a rule denies something.
+const BY_RULE: &str = "a rule of the user's denies it";
+
 /// Who let an operation pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cleared {
@@ -85,6 +88,12 @@ pub enum Refused {
 }
 
 impl Refused {
+    /// Says whether a rule of the user's denies it. What it says is for the user alone.
+    #[must_use]
+    pub fn is_by_rule(&self) -> bool {
+        matches!(self, Self::Rules { told, .. } if *told == BY_RULE)
+    }
+
     /// Returns who it was, as the audit log has it.
     #[must_use]
     pub fn by(&self) -> By {
@@ -120,7 +129,7 @@ pub(super) fn decided(ruling: &Ruling) -> Option<Result<Cleared, Refused>> {
         Effect::Allow => Some(Ok(Cleared::by_rules(ruling))),
         Effect::Deny => {
             let told = match ruling.because.first().map(|reason| &reason.ground) {
-                Some(Ground::Rule { .. }) => "a rule of the user's denies it",
+                Some(Ground::Rule { .. }) => BY_RULE,
                 Some(Ground::Preset { .. }) => "the user's settings deny it",
                 _ => "it may not be done here",
             };

@@ -5,13 +5,14 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_state::audit::{Action, Anchor, Chain, Decision, Entry, Frame, MAX_LINE_BYTES};
+use bowline_state::audit::{Action, Anchor, Chain, Decision, Entry, Frame, MAX_LAG, MAX_LINE_BYTES, Record};
 use bowline_state::changes::{ContentHash, Moment};
 
 use super::error::{AuditError, io_error};
 use super::place::{self, Mode, Opened, Sharing, Written};
 use super::reading::Lines;
 use super::{Settings, Shared, Sync};
+use crate::workspace::now;
 
 /// A log as one of its writers has it open.
 #[derive(Debug)]
@@ -20,21 +21,51 @@ pub(super) struct Writer {
     settings: Settings,
     anchor: Shared,
     log: Shared,
-    /// What the anchor was when this writer last wrote or read it. None if there has to be a closer look first.
-    state: Option<Written>,
+    /// How this writer left the log. None if there has to be a closer look first.
+    state: Option<Known>,
+}
+
+/// A log as a writer left it.
+#[derive(Debug)]
+struct Known {
+    /// What the anchor says.
+    anchor: Written,
+    /// What it would say if it knew of the reads since.
+    end: Anchor,
+}
+
+impl Known {
+    /// The anchor knows all there is.
+    fn whole(anchor: Written) -> Self {
+        Self { end: anchor.anchor, anchor }
+    }
+
+    fn lags(&self) -> bool {
+        self.anchor.anchor != self.end
+    }
+}
+
+/// When the anchor learns of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anchoring {
+    Now,
+    /// Later, if it may.
+    Later,
 }
 
 /// What is on the disk beside what the anchor says.
 #[derive(Debug, Default)]
 struct Found {
-    /// Lines after the anchor that go on with the chain.
+    /// Lines after the anchor that go on with the chain, and are none of those that may stand there.
     adopted: u64,
     /// Lines after the anchor that do not.
     foreign: u64,
     /// What is left of a line with no end.
     scrap: Option<(ContentHash, u64)>,
-    /// The anchor says more than there is.
+    /// The anchor says more than there is, or this writer wrote more.
     missing: bool,
+    /// What is missing is reads that the anchor does not know.
+    lagged: bool,
     /// There was no anchor, or none that can be read.
     unanchored: bool,
 }
@@ -74,45 +105,90 @@ impl Writer {
     pub(super) fn append_at_hand(&mut self, entry: &Entry) -> Option<Result<u64, AuditError>> {
         let known = self.state.as_ref()?;
         // Near the end of a file there may be a new one to begin, which waits for the disk.
-        let is_full = known.anchor.bytes.saturating_add(MAX_LINE_BYTES as u64) > self.settings.max_file_bytes;
+        let is_full = known.end.bytes.saturating_add(MAX_LINE_BYTES as u64) > self.settings.max_file_bytes;
         if is_full || self.settings.sync == Sync::Always {
             return None;
         }
         let anchor = Arc::clone(&self.anchor);
         let _lock = anchor.try_lock()?;
-        Some(self.append_locked(entry))
+        let end = self.untouched()?;
+        Some(self.put(end, entry, Anchoring::Later).map(|state| state.end.seq))
+    }
+
+    /// Returns where the log ends, if it and its anchor are as this writer left them.
+    fn untouched(&self) -> Option<Anchor> {
+        let known = self.state.as_ref()?;
+        let has_length = |file: &Opened, bytes: u64| file.length().is_ok_and(|length| length == Some(bytes));
+        let is_as_left = has_length(&self.anchor, Anchor::BYTES as u64)
+            && self.anchor.says(&known.anchor).is_ok_and(|says| says)
+            && has_length(&self.log, known.end.bytes);
+        is_as_left.then_some(known.end)
+    }
+
+    /// Lets the anchor know of all there is.
+    pub(super) fn catch_up(&mut self) -> Result<(), AuditError> {
+        if !self.state.as_ref().is_some_and(Known::lags) {
+            return Ok(());
+        }
+        let anchor = Arc::clone(&self.anchor);
+        let _lock = anchor.lock(Sharing::Alone)?;
+        self.look_after_anchor()?;
+        let end = self.agree(now())?;
+        self.anchor_at(end)
+    }
+
+    fn look_after_anchor(&self) -> Result<(), AuditError> {
+        let anchor = &self.anchor;
+        let is_gone = anchor.length()?.is_none();
+        if is_gone { Err(AuditError::AnchorGone { path: anchor.path.clone() }) } else { Ok(()) }
+    }
+
+    fn anchor_at(&mut self, end: Anchor) -> Result<(), AuditError> {
+        self.state = None;
+        let written = Written::from(end);
+        self.anchor.write_anchor(&written)?;
+        self.state = Some(Known::whole(written));
+        Ok(())
     }
 
     fn append_locked(&mut self, entry: &Entry) -> Result<u64, AuditError> {
-        let anchor = &self.anchor;
-        if anchor.length()?.is_none() {
-            return Err(AuditError::AnchorGone { path: anchor.path.clone() });
-        }
+        self.look_after_anchor()?;
         let state = self.agree(entry.at)?;
-        let state = self.put(state, entry)?;
+        let state = self.put(state, entry, Anchoring::Now)?;
         Ok(state.end.seq)
     }
 
-    /// Returns the anchor, once the log is as it says.
+    /// Returns the anchor as it should be, once the log is as that says.
     fn agree(&mut self, now: Moment) -> Result<Anchor, AuditError> {
-        let said = self.anchor.anchor(self.state.as_ref())?;
+        let said = self.anchor.anchor(self.state.as_ref().map(|known| &known.anchor))?;
+        let mut end = said;
         if let (Some(said), Some(known)) = (said, &self.state) {
-            if said.file != known.anchor.file {
-                self.log = self.file(said.file)?;
+            // As long as nobody else has written the anchor, this writer knows better than it does.
+            let expected = if said == known.anchor.anchor { known.end } else { said };
+            if expected.file != known.end.file {
+                self.log = self.file(expected.file)?;
             }
-            if self.log.length()? == Some(said.bytes) {
-                return Ok(said);
+            if self.log.length()? == Some(expected.bytes) {
+                return Ok(expected);
             }
+            end = Some(expected);
         }
-        self.settle(said, now)
+        self.settle(said, end, now)
     }
 
-    /// Makes the log fit to go on with, whatever is there, and notes what was found.
-    fn settle(&mut self, said: Option<Anchor>, now: Moment) -> Result<Anchor, AuditError> {
+    /// Makes the log fit to go on with, whatever is there, and notes what was found. `end` is where it should end.
+    fn settle(
+        &mut self,
+        said: Option<Anchor>,
+        end: Option<Anchor>,
+        now: Moment,
+    ) -> Result<Anchor, AuditError> {
         self.state = None;
         let numbers = place::numbers(&self.directory)?;
-        let mut found = Found { unanchored: said.is_none(), ..Found::default() };
-        let mut state = match said {
+        let mut found = Found { unanchored: said.is_none(), lagged: said != end, ..Found::default() };
+        // Up to this number reads may stand after the anchor.
+        let free = said.map_or(0, |anchor| anchor.end.seq.saturating_add(MAX_LAG));
+        let mut state = match end {
             Some(anchor) => anchor,
             None => {
                 // One that is too long would stay so.
@@ -126,7 +202,7 @@ impl Writer {
             let from = if number == start.0 { start.1 } else { 0 };
             self.log = self.file(number)?;
             state.file = number;
-            self.look(from, &mut state.end, &mut found)?;
+            self.look(from, free, &mut state.end, &mut found)?;
         }
         if numbers.last().is_none_or(|&newest| newest < start.0) {
             self.log = self.file(start.0)?;
@@ -134,11 +210,11 @@ impl Writer {
         state.bytes = self.log.length()?.unwrap_or(0);
         match found.told() {
             None => {
-                let written = Written::from(state);
-                if said != Some(state) {
-                    self.anchor.write_anchor(&written)?;
+                if said == Some(state) {
+                    self.state = Some(Known::whole(state.into()));
+                } else {
+                    self.anchor_at(state)?;
                 }
-                self.state = Some(written);
                 Ok(state)
             }
             Some(reason) => {
@@ -147,14 +223,14 @@ impl Writer {
                 note.reason = Some(reason);
                 note.before = found.scrap.map(|(hash, _)| hash);
                 note.bytes = found.scrap.map(|(_, bytes)| bytes);
-                self.put(state, &note)
+                self.put(state, &note, Anchoring::Now)
             }
         }
     }
 
     /// Looks at what the newest file has from an offset on, takes over what goes on with the chain, and ends its last
     /// line.
-    fn look(&self, from: u64, chain: &mut Chain, found: &mut Found) -> Result<(), AuditError> {
+    fn look(&self, from: u64, free: u64, chain: &mut Chain, found: &mut Found) -> Result<(), AuditError> {
         let length = self.log.length()?.unwrap_or(0);
         found.missing |= length < from;
         let from = if length < from { self.last_line(length)? } else { from };
@@ -165,7 +241,10 @@ impl Writer {
             match chain.after(line.bytes) {
                 Some(next) => {
                     *chain = next;
-                    found.adopted += 1;
+                    let may_lag = || Record::read(line.bytes).is_some_and(|record| record.entry.may_lag());
+                    if !line.ended || next.seq > free || !may_lag() {
+                        found.adopted += 1;
+                    }
                 }
                 None if line.ended => found.foreign += 1,
                 None => found.scrap = Some((ContentHash::of(line.bytes), line.bytes.len() as u64)),
@@ -212,10 +291,10 @@ impl Writer {
         Ok(state)
     }
 
-    /// Writes an entry and the anchor that knows it.
-    fn put(&mut self, mut state: Anchor, entry: &Entry) -> Result<Anchor, AuditError> {
+    /// Writes an entry, and the anchor that knows it, unless it may learn of it later.
+    fn put(&mut self, mut state: Anchor, entry: &Entry, anchoring: Anchoring) -> Result<Anchor, AuditError> {
         // Should anything fail, the next one looks at what is there.
-        self.state = None;
+        let known = self.state.take();
         let mut end = state.end;
         let mut line = end.seal(entry);
         line.push('\n');
@@ -225,13 +304,25 @@ impl Writer {
         }
         let before = state.bytes;
         (state.end, state.bytes) = (end, before + length);
-        let known = Written::from(state);
-        let written = write(&self.log, line.as_bytes()).and_then(|()| self.anchor.write_anchor(&known));
-        if let Err(error) = written {
-            // What is not certain to be there should not be there. If this fails too, the next one closes the line.
-            drop(self.log.file.set_len(before));
-            return Err(error);
-        }
+        let is_close = |known: &Known| {
+            known.end.file == state.file && end.seq.saturating_sub(known.anchor.anchor.end.seq) < MAX_LAG
+        };
+        let later = known.filter(|known| anchoring == Anchoring::Later && entry.may_lag() && is_close(known));
+        let written = write(&self.log, line.as_bytes()).and_then(|()| match later {
+            Some(Known { anchor, .. }) => Ok(Known { anchor, end: state }),
+            None => {
+                let anchor = Written::from(state);
+                self.anchor.write_anchor(&anchor).map(|()| Known::whole(anchor))
+            }
+        });
+        let known = match written {
+            Ok(known) => known,
+            Err(error) => {
+                // What is not certain to be there should not be there. If this fails too, the next one closes the line.
+                drop(self.log.file.set_len(before));
+                return Err(error);
+            }
+        };
         if self.settings.sync == Sync::Always {
             self.log.sync()?;
             self.anchor.sync()?;
@@ -290,6 +381,18 @@ impl Writer {
     }
 }
 
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let Some(known) = self.state.as_ref().filter(|known| known.lags()) else { return };
+        // Whoever holds the lock, or changed something, finds those reads, and has the anchor know of them.
+        if let Some(_lock) = self.anchor.try_lock()
+            && self.untouched() == Some(known.end)
+        {
+            self.anchor.write_anchor(&known.end.into()).ok();
+        }
+    }
+}
+
 impl Found {
     /// Says in words what was found; none if it is as the anchor says.
     fn told(&self) -> Option<String> {
@@ -300,7 +403,8 @@ impl Found {
             told.push("the anchor was missing or unreadable, and was made anew from the log".to_owned());
         }
         if self.missing {
-            told.push("the log ended before what its anchor says".to_owned());
+            let what = if self.lagged { "the reads that were written last" } else { "what its anchor says" };
+            told.push(format!("the log ended before {what}"));
         }
         if self.adopted > 0 {
             told.push(format!("{} at the end not in the anchor", entries(self.adopted)));

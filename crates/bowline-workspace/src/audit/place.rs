@@ -80,8 +80,9 @@ impl Opened {
 
     /// Returns how long the file is; none if it is gone from its directory.
     pub(super) fn length(&self) -> Result<Option<u64>, AuditError> {
-        let found = self.file.metadata().map_err(io_error("look at", &self.path))?;
-        Ok((found.nlink() > 0).then_some(found.len()))
+        let found = rustix::fs::fstat(&self.file);
+        let found = found.map_err(|error| io_error("look at", &self.path)(error.into()))?;
+        Ok((found.st_nlink > 0).then_some(found.st_size as u64))
     }
 
     pub(super) fn sync(&self) -> Result<(), AuditError> {
@@ -111,6 +112,13 @@ impl Opened {
             Some(known) if known.text.as_bytes() == text => Ok(Some(known.anchor)),
             _ => Ok(Anchor::read(text).ok()),
         }
+    }
+
+    /// Says whether this file begins with an anchor.
+    pub(super) fn says(&self, anchor: &Written) -> Result<bool, AuditError> {
+        let mut buffer = [0; Anchor::BYTES];
+        let count = self.file.read_at(&mut buffer, 0).map_err(io_error("read", &self.path))?;
+        Ok(buffer[..count] == *anchor.text.as_bytes())
     }
 
     pub(super) fn write_anchor(&self, anchor: &Written) -> Result<(), AuditError> {

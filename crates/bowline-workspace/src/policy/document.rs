@@ -55,9 +55,15 @@ impl Layers {
     /// Returns the policy of a workspace, whose own directory is the first of its roots.
     pub(super) fn policy(&self, roots: &[String]) -> Policy {
         let own = roots.first().and_then(|root| self.workspaces.get(root));
-        let preset = own.and_then(|layer| layer.preset).or(self.everywhere.preset).unwrap_or_default();
+        let preset = self.stated(roots).unwrap_or_default();
         let own = own.map_or(&[][..], |layer| &layer.rules);
         Policy { preset, rules: [&self.everywhere.rules, own].concat(), roots: roots.to_vec() }
+    }
+
+    /// Returns the preset that is stated for a workspace: its own, else the one for all.
+    pub(super) fn stated(&self, roots: &[String]) -> Option<Preset> {
+        let own = roots.first().and_then(|root| self.preset(Some(root)));
+        own.or(self.everywhere.preset)
     }
 
     /// Returns the rules of a workspace alone, or those for all.

@@ -57,7 +57,7 @@ pub(super) fn resolve(root: &Open, rest: &str, wait: Wait) -> Option<Result<Reso
         let rest = canonical.below(&moved)?;
         LexicalPath::parse(format!("{}/{rest}", root.canonical)).ok()?
     };
-    Some(Ok(Resolved::Found(Found { handle, stat }, canonical)))
+    Some(Ok(Resolved::Found(Found { handle, is_open: false, stat }, canonical)))
 }
 
 /// Opens a name below a directory in which no link is allowed.
@@ -67,6 +67,11 @@ pub(super) fn open_without_links(
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
     openat2(directory, or_dot(rest), flags, BENEATH | ResolveFlags::NO_SYMLINKS)
+}
+
+/// Opens a name below a directory in which no link is allowed, if it is in memory.
+pub(super) fn open_at_hand(directory: BorrowedFd<'_>, rest: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    openat2(directory, rest, flags, BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED)
 }
 
 /// Says whether a handle is on a file system that the system makes up.

@@ -4,7 +4,7 @@
 //! resolved and is a link now is found here and refused.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -21,7 +21,8 @@ pub(crate) struct Place {
     created: Vec<(OwnedFd, String)>,
 }
 
-const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+pub(super) const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// What is not a file that can be read or written.
@@ -65,12 +66,22 @@ impl Roots {
         Ok(Ok((file.into(), stat)))
     }
 
-    /// Opens the file that an admitted path led to, with what it was like then; none for all that is not so simple. The
-    /// name may lead to another file by now: whoever reads it has to see whether it is as it was.
-    pub(crate) fn open_at_hand<'a>(&self, admitted: &'a Admitted) -> Option<(File, &'a Stat)> {
+    /// Reads the file that an admitted path led to, given what it was like then; none for all that is not so simple. The
+    /// name may lead to another file by now: whoever reads has to see whether it is as it was. Its text is remembered, so
+    /// that the next read of it is quicker.
+    pub(crate) fn read_at_hand<T>(
+        &self,
+        admitted: &Admitted,
+        read: impl FnOnce(BorrowedFd<'_>, &Stat) -> Option<T>,
+    ) -> Option<T> {
         let found = admitted.found().filter(|found| found.kind() == FileType::RegularFile)?;
+        if found.is_open {
+            return read(found.handle.as_fd(), &found.stat);
+        }
         let file = self.open_canonical(admitted, READ).ok()?;
-        Some((file.into(), &found.stat))
+        let done = read(file.as_fd(), &found.stat)?;
+        self.plain.learn(self, admitted);
+        Some(done)
     }
 
     /// Opens an admitted directory.

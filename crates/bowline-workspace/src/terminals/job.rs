@@ -76,6 +76,8 @@ pub(super) struct Job {
     /// The whole environment.
     pub(super) env: Vec<(String, String)>,
     pub(super) pty: Option<Size>,
+    /// Whether its standard output is a socket that is its standard input as well.
+    pub(super) talks: bool,
     pub(super) limits: ResourceLimits,
     pub(super) confinement: Option<Confinement>,
     /// A directory for temporary files that is made for the command, and removed after it.

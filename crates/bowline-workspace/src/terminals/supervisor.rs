@@ -72,9 +72,18 @@ enum Event {
     PtyEnded(pty::Pty),
 }
 
+/// Where what the command says goes. Nobody but the command holds them open.
+struct Outlets {
+    output: OwnedFd,
+    errors: OwnedFd,
+}
+
 fn supervise(arguments: Vec<OsString>) -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    let output = Outlets {
+        output: io::stdout().as_fd().try_clone_to_owned()?,
+        errors: io::stderr().as_fd().try_clone_to_owned()?,
+    };
     // Nobody but the command holds its output open, and nobody but the supervisor the channel.
     let null = fs::File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&null)?;
@@ -106,7 +115,7 @@ fn supervise(arguments: Vec<OsString>) -> io::Result<()> {
     done
 }
 
-fn run(job: &Job, mut control: UnixStream, orders: BufReader<UnixStream>, output: OwnedFd) -> io::Result<()> {
+fn run(job: &Job, mut control: UnixStream, orders: BufReader<UnixStream>, output: Outlets) -> io::Result<()> {
     let (events, received) = sync_channel(16);
     let (command, pty) = match start(job, output) {
         Ok(started) => started,
@@ -281,7 +290,7 @@ fn obey(mut orders: BufReader<UnixStream>, events: &SyncSender<Event>) {
 }
 
 /// Starts the command.
-fn start(job: &Job, output: OwnedFd) -> Result<(Pid, Option<pty::Pty>), Failed> {
+fn start(job: &Job, Outlets { output, errors }: Outlets) -> Result<(Pid, Option<pty::Pty>), Failed> {
     let system = |error: io::Error| Failed::System(error.to_string());
     let (program, args) = job.argv.split_first().ok_or(Failed::NotFound)?;
     limit(&job.limits);
@@ -291,8 +300,8 @@ fn start(job: &Job, output: OwnedFd) -> Result<(Pid, Option<pty::Pty>), Failed> 
     let mut pty = None;
     match job.pty {
         None => {
-            let errors = output.try_clone().map_err(system)?;
-            command.stdin(Stdio::null()).stdout(output).stderr(errors);
+            let input = if job.talks { output.try_clone().map_err(system)?.into() } else { Stdio::null() };
+            command.stdin(input).stdout(output).stderr(errors);
         }
         Some(size) => {
             let (opened, other) = pty::Pty::open(size, output).map_err(system)?;

@@ -1,7 +1,7 @@
 //! Finding what changed on disk beside the engine, and recording it.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bowline_state::changes::{ChangeId, ContentHash, FileState, Moment, Origin, Source};
 use bowline_state::observation::{Known, Stamp};
@@ -21,9 +21,6 @@ const BATCH_BYTES: usize = 16 << 20;
 
 /// So many changes are recorded together at most.
 const MAX_BATCH: usize = 256;
-
-/// How long to wait for what the system has still to tell of what happened.
-const SETTLE: Duration = Duration::from_secs(2);
 
 /// How often a workspace that stays open drops what its journal need not keep.
 const PRUNE_EVERY_MS: i64 = 10 * 60 * 1000;
@@ -90,7 +87,7 @@ impl Workspace {
         let (watch, not_watched) = match watching {
             Watching::No => (None, None),
             // What happens while the first scan runs is found by the next look.
-            Watching::IfPossible => match Watch::start(roots, &WatchOptions::new(private(journal))) {
+            Watching::IfPossible => match Watch::start(roots, WatchOptions::default()) {
                 Ok(watch) => (Some(watch), None),
                 Err(why) => (None, Some(why)),
             },
@@ -169,10 +166,7 @@ impl Lookout {
     ) -> Result<(Observed, Vec<String>), FilesError> {
         let Some(observer) = &mut self.observer else { return Ok((Observed::default(), Vec::new())) };
         let mut dirty = match &mut self.watch {
-            Some(watch) => {
-                watch.settle(SETTLE);
-                watch.take(roots)
-            }
+            Some(watch) => watch.take(roots),
             None => Dirty::Everything,
         };
         if self.is_behind {
@@ -372,12 +366,6 @@ fn row(path: &str, known: &Known) -> BaselineRow {
 fn known(row: BaselineRow) -> (String, Known) {
     let BaselineRow { path, size, mtime_ns, ctime_ns, inode, device, mode, hash, racy } = row;
     (path, Known { stamp: Stamp { device, inode, size, mtime_ns, ctime_ns, mode }, hash, racy })
-}
-
-/// Returns the directory of Bowline's own that a watch may use.
-fn private(journal: &Journal) -> std::path::PathBuf {
-    let path = journal.path();
-    path.parent().map_or_else(|| path.clone(), std::path::Path::to_owned)
 }
 
 fn now_ns() -> i64 {

@@ -1,11 +1,13 @@
 //! Reading through the truth: an open document's text, else the disk's.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bowline_state::documents::{Truth, truth};
 use bowline_state::ledger::Version;
 use bowline_state::lines::{Window, slice};
 use bowline_state::paths::{Access, Protection};
+use rustix::fs::Stat;
 
 use super::Session;
 use crate::disk::{self, FileText};
@@ -69,9 +71,9 @@ impl Session {
         if self.workspace.inner.documents.try_lock().ok()?.find(admitted).is_some() {
             return None;
         }
-        let (file, stat) = self.roots.open_at_hand(admitted)?;
         let cap = self.workspace.inner.settings.max_read.min(AT_HAND);
-        let FileText { text, version } = disk::read_text_at_hand(&file, stat, cap)?;
+        let read = |file: BorrowedFd<'_>, stat: &Stat| disk::read_text_at_hand(file, stat, cap);
+        let FileText { text, version } = self.roots.read_at_hand(admitted, read)?;
         self.with_ledger(|ledger| ledger.saw(admitted.canonical(), text.clone(), version));
         Some(self.answer(admitted, text, Served::Disk, true))
     }
@@ -188,3 +190,6 @@ pub(super) fn document_version(path: &str, revision: u64) -> Version {
     ("document", path, revision).hash(&mut hasher);
     Version(hasher.finish())
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, setsid, wait, waitpid,
 };
 
-use super::{AGAIN, kill_all};
+use super::{AGAIN, Outlets, kill_all};
 
 // How long a supervisor may take to end the command when the host is gone. It is told to go on so often meanwhile,
 // should somebody stop it.
@@ -30,7 +30,7 @@ pub(super) fn keep(
     arguments: &[OsString],
     mut control: UnixStream,
     mut orders: BufReader<UnixStream>,
-    output: OwnedFd,
+    Outlets { output, errors }: Outlets,
 ) -> io::Result<()> {
     setsid()?;
     let (mut ours, theirs) = UnixStream::pair()?;
@@ -39,7 +39,7 @@ pub(super) fn keep(
     if let Some((name, rest)) = arguments.split_first() {
         command.arg0(name).args(rest);
     }
-    command.env_clear().stdin(OwnedFd::from(theirs)).stdout(output.try_clone()?).stderr(output);
+    command.env_clear().stdin(OwnedFd::from(theirs)).stdout(output).stderr(errors);
     let supervisor = command.spawn()?;
     // What it was given is its alone: the ends of both channels are seen by that.
     drop(command);
