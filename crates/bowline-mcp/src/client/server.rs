@@ -1,0 +1,219 @@
+//! The task that owns one server: connects, lists its tools, notices its end, and starts it anew.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bowline_state::mcp_tools::{self, Listed, MAX_SERVER_TOOLS};
+use rmcp::RoleClient;
+use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
+use rmcp::service::{Peer, ServiceError};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::call::Link;
+use super::connection::{Connection, unreachable};
+use super::error::{Again, Failure, chain};
+use super::restarts::Restarts;
+use super::ring::Ring;
+use super::servers::State;
+use super::settings::Settings;
+use super::spec::ServerSpec;
+
+/// So many pages of a list of tools are read.
+const MAX_PAGES: usize = 64;
+/// How long a server that failed again and again is left alone before it is tried once more.
+const LATER: Duration = Duration::from_secs(60);
+/// How long a list of tools holds at least, however often a server says that it changed.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// A server as others see it.
+#[derive(Clone)]
+pub(super) struct Snapshot {
+    pub(super) state: State,
+    /// Its tools. They stay while it is started anew.
+    pub(super) tools: Arc<[Listed]>,
+    /// How many tools were left out.
+    pub(super) left_out: usize,
+    pub(super) version: Option<String>,
+    /// How it is called, when it is ready.
+    pub(super) link: Option<Link>,
+}
+
+impl Snapshot {
+    pub(super) fn new() -> Self {
+        Self { state: State::Starting, tools: Arc::default(), left_out: 0, version: None, link: None }
+    }
+}
+
+/// What owns a server.
+pub(super) struct Owner {
+    pub(super) spec: ServerSpec,
+    pub(super) settings: Arc<Settings>,
+    pub(super) ring: Arc<Ring>,
+    pub(super) snapshot: watch::Sender<Snapshot>,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+impl Owner {
+    /// Keeps the server running until it is told to stop.
+    pub(super) async fn run(mut self) {
+        let mut restarts = Restarts::default();
+        loop {
+            let Some(failure) = self.live().await else { break };
+            self.ring.note(&format!("({})", failure.why));
+            let pause = if failure.again == Again::Soon { restarts.next(Instant::now()) } else { None };
+            let Some(pause) = pause else {
+                self.snapshot.send_modify(|snapshot| {
+                    *snapshot = Snapshot { state: State::Failed(failure.why), ..Snapshot::new() };
+                });
+                // A network that comes back, say. What is wrong in itself stays so.
+                let later = async {
+                    match failure.again {
+                        Again::Never => std::future::pending().await,
+                        Again::Later | Again::Soon => sleep(LATER).await,
+                    }
+                };
+                tokio::select! {
+                    () = stopped(&mut self.stop) => break,
+                    () = later => continue,
+                }
+            };
+            self.snapshot.send_modify(|snapshot| {
+                snapshot.link = None;
+                snapshot.state = State::Restarting(failure.why);
+            });
+            tokio::select! {
+                () = stopped(&mut self.stop) => break,
+                () = sleep(pause) => {}
+            }
+        }
+        self.snapshot.send_replace(Snapshot { state: State::Stopped, ..Snapshot::new() });
+    }
+
+    /// Connects, and stays connected as long as the server does. Returns nothing if it was told to stop.
+    async fn live(&mut self) -> Option<Failure> {
+        let Self { spec, settings, ring, snapshot, stop } = self;
+        let open = async {
+            let connection = Connection::open(&spec.reach, settings, ring).await?;
+            let listing = list(&connection).await.map_err(|why| not_listed(&why))?;
+            Ok((connection, listing))
+        };
+        let opened = tokio::select! {
+            biased;
+            () = stopped(stop) => return None,
+            opened = timeout(settings.start_timeout, open) => opened,
+        };
+        let (mut connection, mut listing) = match opened {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(failure)) => return Some(failure),
+            Err(_) => {
+                let seconds = settings.start_timeout.as_secs();
+                return Some(Failure::slow(format!("it was not ready within {seconds} seconds")));
+            }
+        };
+        let handler = connection.handler();
+        let link = Link::new(connection.peer(), Arc::clone(&handler));
+        let version = connection.version();
+        loop {
+            snapshot.send_replace(Snapshot {
+                state: State::Ready,
+                tools: listing.tools.into(),
+                left_out: listing.left_out,
+                version: version.clone(),
+                link: Some(link.clone()),
+            });
+            let changed = async {
+                sleep(QUIET).await;
+                loop {
+                    handler.tools_changed.notified().await;
+                    match timeout(settings.start_timeout, pages(link.peer())).await {
+                        Ok(Ok(listing)) => return listing,
+                        Ok(Err(why)) => {
+                            ring.note(&format!("(its tools changed, but were not listed: {})", chain(&why)))
+                        }
+                        Err(_) => ring.note("(its tools changed, but it did not list them)"),
+                    }
+                    sleep(QUIET).await;
+                }
+            };
+            let ended = tokio::select! {
+                biased;
+                () = stopped(stop) => None,
+                why = connection.ended() => Some(why),
+                changed = changed => {
+                    listing = changed;
+                    continue;
+                }
+            };
+            let Some(why) = ended else {
+                // From here on it cannot be called.
+                snapshot.send_modify(|snapshot| (snapshot.link, snapshot.state) = (None, State::Stopped));
+                connection.close().await;
+                return None;
+            };
+            // Whoever waits for an answer hears of it before what is left of the server is cleaned up.
+            snapshot.send_modify(|snapshot| {
+                snapshot.link = None;
+                snapshot.state = State::Restarting(why.clone());
+            });
+            connection.clean_up().await;
+            return Some(Failure::passing(why));
+        }
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // Whoever could say so may be gone, which means the same.
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+/// The tools of a server.
+struct Listing {
+    tools: Vec<Listed>,
+    left_out: usize,
+}
+
+async fn list(connection: &Connection) -> Result<Listing, ServiceError> {
+    if connection.has_tools() {
+        pages(&connection.peer()).await
+    } else {
+        Ok(Listing { tools: Vec::new(), left_out: 0 })
+    }
+}
+
+/// Lists the tools of a server, page by page.
+async fn pages(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
+    let mut listing = Listing { tools: Vec::new(), left_out: 0 };
+    let mut names = HashSet::new();
+    let mut cursor = None;
+    for _ in 0..MAX_PAGES {
+        let params = cursor.take().map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let request = ListToolsRequest { method: Default::default(), params, extensions: Default::default() };
+        let result = peer.send_request(ClientRequest::ListToolsRequest(request)).await?;
+        // Whatever the SDK took it for: one tool that cannot be read must not cost the others.
+        let page = serde_json::to_value(&result).unwrap_or_default();
+        let page = mcp_tools::read_page(&page);
+        listing.left_out += page.unusable;
+        for tool in page.tools {
+            if listing.tools.len() < MAX_SERVER_TOOLS && names.insert(tool.tool.clone()) {
+                listing.tools.push(tool);
+            } else {
+                listing.left_out += 1;
+            }
+        }
+        cursor = page.next;
+        if cursor.is_none() || listing.tools.len() == MAX_SERVER_TOOLS {
+            break;
+        }
+    }
+    Ok(listing)
+}
+
+fn not_listed(why: &ServiceError) -> Failure {
+    match why {
+        ServiceError::TransportSend(error) => unreachable(&*error.error),
+        ServiceError::TransportClosed => Failure::passing("it ended before it had listed its tools"),
+        why => Failure::lasting(format!("it does not list its tools: {}", chain(why))),
+    }
+}

@@ -1,0 +1,288 @@
+//! Streamable HTTP: requests of the SDK's transport, made with bounds and clear errors.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bowline_state::display;
+use futures_util::stream::BoxStream;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{RequestBuilder, Response, StatusCode};
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::common::client_side_sse::ExponentialBackoff;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+    StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use super::{MAX_MESSAGE, sse};
+
+/// How much of an answer that is an error is looked at, in bytes.
+const MAX_ERROR_BODY: usize = 64 * 1024;
+/// How long the end of a session may take to be told.
+const DELETE: Duration = Duration::from_secs(1);
+/// How long recovering a session may take, and how long a cancellation may take to be told.
+const CONTROL: Duration = Duration::from_secs(5);
+/// For so long a stream that was opened counts against opening more.
+const WINDOW: Duration = Duration::from_secs(60);
+/// How long is waited before a second stream is opened in that time; before each of the others it is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest of these pauses.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+
+/// What is wrong with an answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HttpError {
+    #[error("the request failed")]
+    Request(#[from] reqwest::Error),
+    #[error("it wants authorization (HTTP {0}): put what it needs into the server's headers")]
+    Unauthorized(u16),
+    #[error(
+        "it leads elsewhere (HTTP {status}), to {to:?}, which is not followed: give the server's own address"
+    )]
+    Elsewhere { status: u16, to: String },
+    #[error("it answers HTTP {status}: {beginning:?}")]
+    Status { status: u16, beginning: String },
+    #[error("what answers is no MCP server: it sends {content_type:?}, which begins with {beginning:?}")]
+    NotMcp { content_type: String, beginning: String },
+    #[error("its answer is larger than {MAX_MESSAGE} bytes")]
+    TooLarge,
+    #[error("its answer is not one of MCP: {0:?}")]
+    NotJsonRpc(String),
+}
+
+impl HttpError {
+    /// Returns whether it may be different the next time.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Request(why) => why.is_connect() || why.is_timeout() || why.is_body(),
+            Self::Status { status, .. } => *status >= 500 || *status == 429,
+            Self::Unauthorized(_)
+            | Self::Elsewhere { .. }
+            | Self::NotMcp { .. }
+            | Self::TooLarge
+            | Self::NotJsonRpc(_) => false,
+        }
+    }
+}
+
+type Failed = StreamableHttpError<HttpError>;
+
+/// Returns a transport to a server.
+pub(super) fn transport(
+    client: reqwest::Client,
+    url: &reqwest::Url,
+    headers: HeaderMap,
+) -> StreamableHttpClientTransport<Http> {
+    let mut retry = ExponentialBackoff::default();
+    retry.max_times = Some(5);
+    retry.max_delay = Some(MAX_PAUSE);
+    let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+    config.retry_config = Arc::new(retry);
+    config.control_request_timeout = CONTROL;
+    config.session_recovery_timeout = CONTROL;
+    config.reinit_on_expired_session = true;
+    config.allow_stateless = true;
+    config.max_sse_event_size = MAX_MESSAGE;
+    let http = Http { client, headers, opened: Arc::default() };
+    StreamableHttpClientTransport::with_client(http, config)
+}
+
+/// Makes requests.
+#[derive(Debug, Clone)]
+pub(super) struct Http {
+    client: reqwest::Client,
+    // What the user wants sent along.
+    headers: HeaderMap,
+    // When streams were opened lately: at most one more than there are pauses in a window.
+    opened: Arc<Mutex<VecDeque<Instant>>>,
+}
+
+impl Http {
+    fn prepare(
+        &self,
+        request: RequestBuilder,
+        session: Option<&str>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> RequestBuilder {
+        let mut all = self.headers.clone();
+        all.extend(headers);
+        let request = request.headers(all).header(ACCEPT, format!("{EVENTS}, {JSON}"));
+        match session {
+            Some(session) => request.header(SESSION, session),
+            None => request,
+        }
+    }
+
+    /// Decides how long to wait before a stream is opened: a server that closes them at once is not asked in a loop.
+    fn pause(&self) -> Duration {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        while opened.front().is_some_and(|then| now.duration_since(*then) > WINDOW) {
+            opened.pop_front();
+        }
+        let before = opened.len();
+        opened.push_back(now);
+        match before {
+            0 => Duration::ZERO,
+            _ => FIRST_PAUSE.saturating_mul(1 << before.min(16)).min(MAX_PAUSE),
+        }
+    }
+}
+
+impl StreamableHttpClient for Http {
+    type Error = HttpError;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        _: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        let request = self.prepare(self.client.post(&*uri), session.as_deref(), headers);
+        let response = request.json(&message).send().await.map_err(failed)?;
+        let status = response.status();
+        if status == StatusCode::NOT_FOUND && session.is_some() {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let asked = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        if status.is_success() && (asked.is_none() || status == StatusCode::ACCEPTED) {
+            return Ok(StreamableHttpPostResponse::Accepted);
+        }
+        let new_session = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
+        let content_type = content_type(&response);
+        if status.is_success() && content_type.starts_with(EVENTS) {
+            return Ok(StreamableHttpPostResponse::Sse(sse::events(response), new_session));
+        }
+        if status.is_success() && content_type.starts_with(JSON) {
+            let body = body(response, MAX_MESSAGE).await.map_err(StreamableHttpError::Client)?;
+            let message = serde_json::from_slice(&body).map_err(|_| HttpError::NotJsonRpc(beginning(&body)));
+            return Ok(StreamableHttpPostResponse::Json(
+                message.map_err(StreamableHttpError::Client)?,
+                new_session,
+            ));
+        }
+        let error = refusal(response).await;
+        // An error of the protocol may come with any status; who it is for is known.
+        if let (HttpError::Status { .. }, Some(id), Some(mut error)) = (&error.0, asked, error.1) {
+            error.id = Some(id);
+            return Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), new_session));
+        }
+        Err(StreamableHttpError::Client(error.0))
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        _: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<(), Failed> {
+        let request = self.prepare(self.client.delete(&*uri), Some(&session), headers).timeout(DELETE);
+        // Whatever it answers, nobody comes back to the session.
+        request.send().await.map_err(failed).map(drop)
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        _: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failed> {
+        tokio::time::sleep(self.pause()).await;
+        let mut request = self.prepare(self.client.get(&*uri), session.as_deref(), headers);
+        if let Some(last_event) = last_event {
+            request = request.header(LAST_EVENT, last_event);
+        }
+        let response = request.send().await.map_err(failed)?;
+        if response.status().is_success() && content_type(&response).starts_with(EVENTS) {
+            return Ok(sse::events(response));
+        }
+        match response.status() {
+            // Servers need not have this stream.
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => {
+                Err(StreamableHttpError::ServerDoesNotSupportSse)
+            }
+            _ => Err(StreamableHttpError::Client(refusal(response).await.0)),
+        }
+    }
+}
+
+fn failed(why: reqwest::Error) -> Failed {
+    // The address may have a secret in it, and whoever reads this knows the server.
+    StreamableHttpError::Client(HttpError::Request(why.without_url()))
+}
+
+pub(super) fn content_type(response: &Response) -> String {
+    let header = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    display::line(&header.unwrap_or_default().to_ascii_lowercase(), 80)
+}
+
+/// Returns what is wrong with an answer that is not the expected one, and the error of the protocol in it, if there is.
+pub(super) async fn refusal(response: Response) -> (HttpError, Option<rmcp::model::JsonRpcError>) {
+    let (status, content_type) = (response.status(), content_type(&response));
+    if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        return (HttpError::Unauthorized(status.as_u16()), None);
+    }
+    if status.is_redirection() {
+        let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or_default();
+        return (HttpError::Elsewhere { status: status.as_u16(), to: display::line(to, 200) }, None);
+    }
+    let body = start(response, MAX_ERROR_BODY).await;
+    let beginning = beginning(&body);
+    let error = if status.is_success() {
+        HttpError::NotMcp { content_type, beginning }
+    } else {
+        HttpError::Status { status: status.as_u16(), beginning }
+    };
+    let in_protocol = match serde_json::from_slice(&body) {
+        Ok(ServerJsonRpcMessage::Error(error)) => Some(error),
+        _ => None,
+    };
+    (error, in_protocol)
+}
+
+/// Reads an answer, unless it is larger than it may be.
+async fn body(mut response: Response, cap: usize) -> Result<Vec<u8>, HttpError> {
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await.map_err(reqwest::Error::without_url)? {
+        if body.len() + bytes.len() > cap {
+            return Err(HttpError::TooLarge);
+        }
+        body.extend_from_slice(&bytes);
+    }
+    Ok(body)
+}
+
+/// Reads the start of an answer; what cannot be read is left out, and what takes long, too.
+async fn start(mut response: Response, cap: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    let read = async {
+        while let Ok(Some(bytes)) = response.chunk().await {
+            body.extend_from_slice(&bytes[..bytes.len().min(cap - body.len())]);
+            if body.len() == cap {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(DELETE, read).await.unwrap_or_default();
+    body
+}
+
+fn beginning(body: &[u8]) -> String {
+    display::line(String::from_utf8_lossy(&body[..body.len().min(400)]).trim(), 120)
+}

@@ -1,0 +1,179 @@
+//! Servers that crash, hang and flood.
+
+use std::time::{Duration, Instant};
+
+use bowline_mcp::client::{Servers, Settings, State};
+use expect_test::expect;
+use serde_json::json;
+
+use super::support::{call, connect, object, peer, said, settings, until};
+
+#[tokio::test]
+async fn a_server_that_ends_before_it_is_ready_is_tried_a_few_times() {
+    let servers = connect(vec![peer("bad", &["--exit-early"]), peer("good", &[])], settings()).await;
+    let status = &servers.status()[0];
+    // What a server says last and what is said of it come in either order.
+    let mut lines = status.stderr.clone();
+    lines.sort();
+    lines.dedup();
+    expect![[r#"
+        Failed("it ended with code 7 before it was ready")
+        (it ended with code 7 before it was ready)
+        cannot find my configuration"#]]
+    .assert_eq(&format!("{:?}\n{}", status.state, lines.join("\n")));
+    expect!["{}"].assert_eq(&said(call(&servers, "mcp__good__echo", json!({})).await));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_crash_ends_the_call_within_a_second_and_the_server_comes_back() {
+    let servers = connect(vec![peer("bad", &[]), peer("good", &[])], settings()).await;
+    let hanging = servers.call("mcp__good__hang", object(json!({})), drop);
+    tokio::pin!(hanging);
+    let start = Instant::now();
+    let crashed = tokio::select! {
+        crashed = call(&servers, "mcp__bad__crash", json!({})) => crashed,
+        _ = &mut hanging => panic!("another server's call ended"),
+    };
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    expect![[r#"! the MCP server "bad" ended during the call, what it did is not known: it ended with code 3; it is being started anew"#]].assert_eq(&said(crashed));
+    // The tools stay, and a call waits for the server to be back.
+    expect![[r#"{"back":true}"#]]
+        .assert_eq(&said(call(&servers, "mcp__bad__echo", json!({ "back": true })).await));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_crashes_again_and_again_is_given_up() {
+    let servers = connect(vec![peer("bad", &[])], settings()).await;
+    for _ in 0..4 {
+        call(&servers, "mcp__bad__crash", json!({})).await.unwrap_err();
+    }
+    let state = until(&servers, "bad", |state| matches!(state, State::Failed(_))).await;
+    let after = said(call(&servers, "mcp__bad__crash", json!({})).await);
+    expect![[r#"
+        Failed("it ended with code 3")
+        ! there is no MCP tool "mcp__bad__crash": it may have gone with its server"#]]
+    .assert_eq(&format!("{state:?}\n{after}"));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_at_its_start_holds_nobody_up() {
+    let settings = Settings { start_timeout: Duration::from_secs(2), ..settings() };
+    let start = Instant::now();
+    let servers = connect(vec![peer("bad", &["--hang"]), peer("good", &[])], settings).await;
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    let shown: Vec<String> =
+        servers.status().iter().map(|status| format!("{}: {:?}", status.name, status.state)).collect();
+    expect![[r#"
+        bad: Failed("it was not ready within 2 seconds")
+        good: Ready"#]]
+    .assert_eq(&shown.join("\n"));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_that_hangs_is_cancelled_and_the_server_can_still_be_used() {
+    let settings = Settings { call_timeout: Duration::from_millis(1200), ..settings() };
+    let servers = connect(vec![peer("a", &[])], settings).await;
+    let hung = said(call(&servers, "mcp__a__hang", json!({})).await);
+    expect![[r#"! the MCP server "a" did not answer within 1.2s, so the call was cancelled"#]]
+        .assert_eq(&hung);
+    cancelled(&servers).await;
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn progress_without_end_does_not_keep_a_call_for_ever() {
+    let limit = Duration::from_millis(1300);
+    let servers = connect(vec![peer("a", &[])], Settings { call_limit: limit, ..settings() }).await;
+    let arguments = json!({ "total": 1000, "pause": 10 });
+    expect![[r#"! the MCP server "a" did not answer within 1.3s, so the call was cancelled"#]]
+        .assert_eq(&said(call(&servers, "mcp__a__progress", arguments).await));
+    servers.shutdown().await;
+}
+
+/// Waits until the server has heard that a call was cancelled.
+async fn cancelled(servers: &Servers) {
+    while !said(call(servers, "mcp__a__seen", json!({})).await).contains("notifications/cancelled") {}
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_is_cancelled() {
+    let servers = connect(vec![peer("a", &[])], settings()).await;
+    {
+        let hanging = servers.call("mcp__a__hang", object(json!({})), drop);
+        let seen = call(&servers, "mcp__a__seen", json!({}));
+        // The second call is answered after the first one was read.
+        tokio::select! {
+            biased;
+            _ = hanging => panic!("it hangs"),
+            seen = seen => drop(seen),
+        }
+    }
+    cancelled(&servers).await;
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn garbage_on_stdout_is_noted_and_survived() {
+    let servers = connect(vec![peer("a", &["--garbage"])], settings()).await;
+    let mut shown = vec![said(call(&servers, "mcp__a__noise", json!({})).await)];
+    shown.push(said(call(&servers, "mcp__a__broken", json!({})).await));
+    shown.push(said(call(&servers, "mcp__a__echo", json!({})).await));
+    shown.extend(servers.status()[0].stderr.clone());
+    expect![[r#"
+        heard
+        ! the MCP server "a" refuses the call: the answer of the server cannot be read
+        {}
+        (stdout) Welcome to the server!
+        (stdout) {"level":"info","msg":"ready"}
+        (stdout) \u{1b}[31m42
+        (stdout) [1,2
+        (stdout) debug: calling the tool
+        (stdout) {"not":"a message"}
+        (stdout) "just a string"
+        (stdout) null
+        (stdout) \u{0}\u{1}"#]]
+    .assert_eq(&shown.join("\n"));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_without_end_fails_the_call_alone() {
+    let servers = connect(vec![peer("a", &[])], settings()).await;
+    let mut shown = vec![said(call(&servers, "mcp__a__long", json!({})).await)];
+    shown.push(said(call(&servers, "mcp__a__echo", json!({})).await));
+    expect![[r#"
+        ! the MCP server "a" refuses the call: the server sent a line of more than 16777216 bytes
+        {}"#]]
+    .assert_eq(&shown.join("\n"));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_hundred_megabytes_on_stderr_are_read_and_forgotten() {
+    let servers = connect(vec![peer("a", &[])], settings()).await;
+    let said = said(call(&servers, "mcp__a__stderr", json!({ "megabytes": 100 })).await);
+    loop {
+        let stderr = servers.status()[0].stderr.clone();
+        if stderr.last().is_some_and(|last| last == "last words") {
+            expect!["said 64 6311"].assert_eq(&format!(
+                "{said} {} {}",
+                stderr.len(),
+                stderr.iter().map(|line| line.len() + 1).sum::<usize>()
+            ));
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_and_never_reads_is_cut_off() {
+    let servers = connect(vec![peer("a", &[])], settings()).await;
+    expect![[r#"! the MCP server "a" ended during the call, what it did is not known: it asks without reading what it is answered, so it was cut off; it is being started anew"#]].assert_eq(&said(call(&servers, "mcp__a__pings", json!({})).await));
+    servers.shutdown().await;
+}

@@ -1,0 +1,140 @@
+//! Tools of servers that behave.
+
+use std::time::Duration;
+
+use bowline_mcp::client::Settings;
+use expect_test::expect;
+use serde_json::json;
+
+use super::support::{call, connect, object, peer, program, said, settings};
+
+#[tokio::test]
+async fn tools_of_all_servers_are_listed_under_names_of_their_own() {
+    let servers = connect(vec![peer("my files", &[]), peer("my files", &[])], settings()).await;
+    let tools = servers.tools();
+    let mut shown: Vec<String> = tools
+        .iter()
+        .filter(|tool| ["echo", "no.schema"].contains(&tool.tool.as_str()))
+        .map(|tool| {
+            format!(
+                "{} = {} of {:?}: {:?} {}",
+                tool.name, tool.tool, tool.server, tool.description, tool.schema
+            )
+        })
+        .collect();
+    shown.extend(servers.status().iter().map(|status| {
+        format!(
+            "{}: {:?} {} tools, {} left out, {:?}",
+            status.name, status.state, status.tools, status.left_out, status.version
+        )
+    }));
+    expect![[r#"
+        mcp__my_files__echo = echo of "my files": "Does echo." {"type":"object","properties":{}}
+        mcp__my_files__no_schema = no.schema of "my files": "no.schema (a tool of an MCP server)" {"type":"object","properties":{}}
+        mcp__my_files-2__echo = echo of "my files": "Does echo." {"type":"object","properties":{}}
+        mcp__my_files-2__no_schema = no.schema of "my files": "no.schema (a tool of an MCP server)" {"type":"object","properties":{}}
+        my files: Ready 16 tools, 1 left out, Some("peer 1.2.3 (MCP 2025-11-25)")
+        my files: Ready 16 tools, 1 left out, Some("peer 1.2.3 (MCP 2025-11-25)")"#]]
+    .assert_eq(&shown.join("\n"));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn calls_reach_the_server_that_the_name_says() {
+    let servers = connect(vec![peer("a", &[]), peer("b", &[])], settings()).await;
+    let mut shown = Vec::new();
+    shown.push(said(call(&servers, "mcp__a__echo", json!({ "text": "hi" })).await));
+    shown.push(said(call(&servers, "mcp__b__no_schema", json!({})).await));
+    shown.push(said(call(&servers, "mcp__b__refuse", json!({})).await));
+    shown.push(said(call(&servers, "mcp__b__missing", json!({})).await));
+    let pictures = call(&servers, "mcp__a__pictures", json!({})).await.unwrap();
+    shown.push(format!("{pictures:?}"));
+    expect![[r#"
+        {"text":"hi"}
+        {}
+        ! the MCP server "b" refuses the call: no \u{1b}[2Jsuch thing
+        ! there is no MCP tool "mcp__b__missing": it may have gone with its server
+        CallOutput { text: "[picture 1: image/png]\n[a part of unknown type \"something new\"]\n[link to file:///a.txt (a)]", images: [("image/png", "aGVsbG8=")], is_error: true, structured: None, links: [Link { uri: "file:///a.txt", name: "a" }], hidden: 0 }"#]].assert_eq(&shown.join("\n"));
+    servers.shutdown().await;
+    let stopped = call(&servers, "mcp__a__echo", json!({})).await;
+    expect![[r#"! there is no MCP tool "mcp__a__echo": it may have gone with its server"#]]
+        .assert_eq(&said(stopped));
+}
+
+#[tokio::test]
+async fn a_server_gets_its_arguments_and_variables_and_a_harmless_part_of_the_users() {
+    let directory = tempfile::tempdir().unwrap();
+    let inherited = [("PATH", "/usr/bin:/bin"), ("OPENAI_API_KEY", "sk-secret"), ("HOME", "/home/somebody")];
+    let settings = Settings {
+        directory: directory.path().to_owned(),
+        inherited: inherited.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        ..settings()
+    };
+    let servers = connect(vec![peer("a", &["--opt", "x y"])], settings).await;
+    let shown = said(call(&servers, "mcp__a__where", json!({})).await);
+    let place = directory.path().canonicalize().unwrap().display().to_string();
+    expect![[r#"
+        $DIR
+        serve --opt x y
+        GIT_PAGER=cat
+        HOME=/home/somebody
+        PAGER=cat
+        PATH=/usr/bin:/bin
+        TOKEN=abc"#]]
+    .assert_eq(&shown.replace(&place, "$DIR"));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn progress_is_told_and_keeps_a_call_alive() {
+    let settings = Settings { call_timeout: Duration::from_millis(400), ..settings() };
+    let servers = connect(vec![peer("a", &[])], settings).await;
+    let mut titles = Vec::new();
+    let arguments = object(json!({ "total": 4, "pause": 200 }));
+    let outcome = servers.call("mcp__a__progress", arguments, |title| titles.push(title)).await;
+    titles.push(said(outcome));
+    expect![[r#"
+        [1/4] step \u{202e}by step
+        [2/4] step \u{202e}by step
+        [3/4] step \u{202e}by step
+        [4/4] step \u{202e}by step
+        all done"#]]
+    .assert_eq(&titles.join("\n"));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn tools_that_change_are_listed_anew() {
+    let servers = connect(vec![peer("a", &[])], settings()).await;
+    let has_extra = || servers.tools().iter().any(|tool| tool.tool == "extra");
+    assert!(!has_extra());
+    call(&servers, "mcp__a__change", json!({})).await.unwrap();
+    while !has_extra() {
+        tokio::task::yield_now().await;
+    }
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_list_without_end_is_cut() {
+    let servers = connect(vec![peer("a", &["--many"])], settings()).await;
+    let status = &servers.status()[0];
+    expect!["Ready 128 22"].assert_eq(&format!("{:?} {} {}", status.state, status.tools, status.left_out));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_not_there_fails_at_once_with_a_reason() {
+    let missing = program("missing", "/nowhere/server", Vec::new());
+    let not_one = program("cat", "cat", Vec::new());
+    let mut all = Settings { start_timeout: Duration::from_secs(3), ..settings() };
+    all.inherited.insert("PATH".to_owned(), "/usr/bin:/bin".to_owned());
+    let servers = connect(vec![missing, not_one, peer("good", &[])], all).await;
+    let shown: Vec<String> =
+        servers.status().iter().map(|status| format!("{}: {:?}", status.name, status.state)).collect();
+    expect![[r#"
+        missing: Failed("there is no program /nowhere/server: check its name and PATH, and put its arguments into args")
+        cat: Failed("it was not ready within 3 seconds")
+        good: Ready"#]].assert_eq(&shown.join("\n"));
+    servers.shutdown().await;
+}
