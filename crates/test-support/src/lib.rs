@@ -1,9 +1,10 @@
-//! What tests and benchmarks share: an agent and a client that do as they are told, an agent with every method, the
-//! language in which tests of files are written, a host with an agent and a person in one process, a model that says what
-//! a test wants, and a disk that fails SQLite when it is told to.
+//! What tests and benchmarks share: an agent and a client that do as they are told, an editor that does as real ones do,
+//! an agent with every method, the language in which tests of files are written, a host with an agent and a person in one
+//! process, a model that says what a test wants, and a disk that fails SQLite when it is told to.
 
 pub mod complete_agent;
 pub mod contract;
+pub mod editor;
 pub mod faulty_sqlite;
 pub mod fixture;
 pub mod lab;

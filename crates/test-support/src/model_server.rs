@@ -92,6 +92,12 @@ impl ModelServer {
         &self.url
     }
 
+    /// Returns every request so far.
+    #[must_use]
+    pub fn heard(&self) -> Vec<Value> {
+        lock(&self.state).heard.clone()
+    }
+
     /// Returns what the tools gave, as the model was told in the last request of the conversation: `name: output`.
     #[must_use]
     pub fn tool_results(&self) -> Vec<String> {

@@ -1,0 +1,73 @@
+//! Logging in and out: which keys there are, and whether they may be used.
+
+use bowline_state::capabilities::ClientGate;
+use bowline_state::failure::Failure;
+use bowline_state::schema::v1::{AuthMethod, AuthMethodAgent, AuthMethodId, AuthMethodTerminal};
+
+use crate::model::provider::Provider;
+use crate::session::Shared;
+
+const API_KEY: &str = "api-key";
+const LOGIN: &str = "login";
+const OFFLINE: &str = "offline";
+
+/// What to do where there is no key.
+const HOW: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY for the program that starts Bowline, or store a \
+                   key with `bowline agent --login` in a terminal";
+
+/// Returns the ways to log in that this client can go.
+pub(super) fn methods(gate: &ClientGate) -> Vec<AuthMethod> {
+    let key = AuthMethodAgent::new(API_KEY, "Use an API key")
+        .description(format!("Uses the key that is there already. If there is none: {HOW}"));
+    let offline = AuthMethodAgent::new(OFFLINE, "Work offline")
+        .description("Uses the offline model: plain commands, no key, no network".to_owned());
+    let login = AuthMethodTerminal::new(LOGIN, "Enter an API key")
+        .description("Asks for a provider and its key in a terminal, and stores it for you alone".to_owned())
+        .args(vec!["--login".to_owned()]);
+    let login = AuthMethod::Terminal(login);
+    let mut methods = vec![AuthMethod::Agent(key)];
+    if gate.check_auth_methods(std::slice::from_ref(&login)).is_ok() {
+        methods.push(login);
+    }
+    methods.push(AuthMethod::Agent(offline));
+    methods
+}
+
+/// Logs in.
+pub(super) async fn authenticate(shared: &Shared, method: &AuthMethodId) -> Result<(), Failure> {
+    match &*method.0 {
+        API_KEY | LOGIN => {
+            let keys = shared.keys.clone();
+            let found = tokio::task::spawn_blocking(move || (keys.providers(), keys.problem())).await;
+            let (providers, problem) =
+                found.map_err(|ended| Failure::Internal { reason: ended.to_string() })?;
+            if providers.is_empty() {
+                let why =
+                    problem.map_or_else(|| format!("there is no key yet: {HOW}"), |why| why.to_string());
+                return Err(Failure::AuthRequired { why: Some(why) });
+            }
+            shared.sign(true);
+            shared.prefer_offline(false);
+            Ok(())
+        }
+        OFFLINE => {
+            shared.prefer_offline(true);
+            Ok(())
+        }
+        other => {
+            let reason =
+                format!("there is no way to log in called {other}: use {API_KEY}, {LOGIN} or {OFFLINE}");
+            Err(Failure::InvalidParams { reason })
+        }
+    }
+}
+
+/// Logs out: stored keys are forgotten, and those of the environment are not used until somebody logs in.
+pub(super) async fn logout(shared: &Shared) -> Result<(), Failure> {
+    shared.sign(false);
+    let keys = shared.keys.clone();
+    let forget = move || Provider::ALL.iter().try_for_each(|provider| keys.forget(*provider).map(drop));
+    let done = tokio::task::spawn_blocking(forget).await;
+    let done = done.map_err(|ended| Failure::Internal { reason: ended.to_string() })?;
+    done.map_err(|error| Failure::Internal { reason: error.to_string() })
+}

@@ -1,0 +1,304 @@
+//! Tests of remote models, against a server that misbehaves on purpose.
+
+mod asked;
+mod cut;
+mod faults;
+mod server;
+mod streams;
+
+use std::time::Duration;
+
+use bowline_state::conversation::{Message, Role};
+use bowline_state::retry::Limits;
+use expect_test::{Expect, expect};
+
+use self::server::{Do, Server, open, status};
+use super::*;
+use crate::model::catalogue::{Models, ModelsSettings};
+use crate::model::tests::{request, told};
+
+/// Returns what models share. Making it takes its time.
+fn net(timeouts: Timeouts) -> Net {
+    let retries = Limits {
+        attempts: 3,
+        first: Duration::from_millis(1),
+        longest: Duration::from_millis(5),
+        longest_asked: Duration::from_secs(60),
+    };
+    Net::new(timeouts, retries).unwrap()
+}
+
+/// Returns a model of this server's.
+fn model(net: &Net, provider: Provider, url: &str) -> Remote {
+    let own = match provider {
+        Provider::Anthropic => "claude-sonnet-4-5",
+        Provider::OpenAi => "gpt-5",
+        Provider::Gemini => "gemini-2.5-pro",
+        Provider::Ollama => "qwen3",
+        Provider::Compatible => "some-model-max",
+    };
+    let info = Models::new(ModelsSettings::default()).info(&format!("{}/{own}", provider.id())).unwrap();
+    let key = provider.needs_key().then(|| (Key::new("sk-secret").unwrap(), Source::Given));
+    Remote::new(net.clone(), info, provider, own, url, key).unwrap()
+}
+
+/// Asks once and tells the reply.
+async fn asked(net: &Net, provider: Provider, server: &Server) -> String {
+    let model = model(net, provider, &server.url);
+    let messages = vec![Message::text(Role::User, "Read a.")];
+    let told = told(model.ask(request(messages, &["read", "write"]))).await;
+    told.replace(&server.url, "$SERVER")
+}
+
+async fn check(provider: Provider, answers: impl IntoIterator<Item = Vec<Do>>, expected: Expect) {
+    let server = Server::start(answers).await;
+    expected.assert_eq(&asked(&net(Timeouts::default()), provider, &server).await);
+}
+
+#[tokio::test]
+async fn openai_streams_text_and_a_call() {
+    for provider in [Provider::OpenAi, Provider::Compatible] {
+        check(
+            provider,
+            [open(streams::OPENAI)],
+            expect![[r#"
+                text "Grüße"
+                text " 👋"
+                call call_a read {"path":"é"}
+                usage 9 4
+                end Done
+            "#]],
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn anthropic_streams_thoughts_text_and_a_call() {
+    check(
+        Provider::Anthropic,
+        [open(streams::ANTHROPIC)],
+        expect![[r#"
+            thought "Hm."
+            thought "" signed "anthropic:signed"
+            text "Grüße"
+            call toolu_a read {"path":"a"}
+            usage 14 4
+            end Done
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn gemini_streams_thoughts_text_and_calls() {
+    check(
+        Provider::Gemini,
+        [open(streams::GEMINI)],
+        expect![[r#"
+            thought "Hm."
+            text "Grüße"
+            thought "" signed "gemini:sig"
+            call call_1 read {"path":"a"}
+            call call_2 write {}
+            usage 9 4
+            end Done
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn ollama_streams_thoughts_text_and_a_call() {
+    let server = Server::start([open(streams::OLLAMA)]).await;
+    let told = asked(&net(Timeouts::default()), Provider::Ollama, &server).await;
+    // The id is made up by chance.
+    let told: Vec<&str> = told.lines().filter(|line| !line.starts_with("call ")).collect();
+    expect![[r#"
+        thought "Hm."
+        text "Grüße"
+        usage 9 4
+        end Done"#]]
+    .assert_eq(&told.join("\n"));
+}
+
+#[tokio::test]
+async fn calls_that_were_written_as_text_are_calls() {
+    let pieces = [
+        "I look.\\n",
+        "```json\\n{\\\"name\\\":",
+        " \\\"read\\\", \\\"arguments\\\": {\\\"path\\\": \\\"a\\\"}}\\n```",
+        "\\nResult: 7.",
+    ];
+    let mut stream = String::new();
+    for piece in pieces {
+        stream.push_str(&format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{piece}\"}}}}]}}\n\n"));
+    }
+    stream.push_str("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n");
+    check(
+        Provider::Compatible,
+        [open(&stream)],
+        expect![[r#"
+            text "I look.\n"
+            call call_1 read {"path":"a"}
+            end Done
+        "#]],
+    )
+    .await;
+    // A model that knows better means it as text.
+    check(
+        Provider::OpenAi,
+        [open(&stream)],
+        expect![[r#"
+            text "I look.\n"
+            text "```json\n{\"name\":"
+            text " \"read\", \"arguments\": {\"path\": \"a\"}}\n```"
+            text "\nResult: 7."
+            end Done
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_call_that_is_quoted_is_text() {
+    let call = r#"{"name": "read", "arguments": {"path": "a"}}"#;
+    let says = |text: &str| {
+        let frame = serde_json::json!({"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]});
+        open(format!("data: {frame}\n\ndata: [DONE]\n\n"))
+    };
+    let example = format!("It says:\n{call}\nThat is an example.");
+    let echo = format!("It says:\n{call}");
+    let server = Server::start([says(&example), says(&echo), says(&echo)]).await;
+    let model = model(&net(Timeouts::default()), Provider::Compatible, &server.url);
+    let mut out = String::new();
+    for asked in ["Look.".to_owned(), format!("What is `{call}`?"), "Look.".to_owned()] {
+        out.push_str(&told(model.ask(request(vec![Message::text(Role::User, asked)], &["read"]))).await);
+    }
+    expect![[r#"
+        text "It says:\n"
+        text "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\nThat is an example."
+        end Done
+        text "It says:\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"
+        end Done
+        text "It says:\n"
+        call call_1 read {"path":"a"}
+        end Done
+    "#]]
+    .assert_eq(&out);
+}
+
+#[tokio::test]
+async fn a_dropped_reply_closes_the_connection() {
+    let frame = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    let server = Server::start([vec![Do::Send(server::begun(frame)), Do::Stall]]).await;
+    let model = model(&net(Timeouts::default()), Provider::OpenAi, &server.url);
+    let mut reply = model.ask(request(vec![Message::text(Role::User, "x")], &[]));
+    let first = futures_util::StreamExt::next(&mut reply).await;
+    assert_eq!(first, Some(Ok(Event::Text("a".into()))));
+    drop(reply);
+    server.left.notified().await;
+}
+
+#[tokio::test]
+async fn base_urls_are_taken_as_people_write_them() {
+    let mut out = String::new();
+    for (provider, url) in [
+        (Provider::Compatible, "http://localhost:8080"),
+        (Provider::Compatible, "http://localhost:8080/v1"),
+        (Provider::Compatible, "https://a.example/openai/?version=2"),
+        (Provider::Compatible, "http://localhost:8080/v1/chat/completions"),
+        (Provider::Anthropic, "https://gateway.example"),
+        (Provider::Anthropic, "https://gateway.example/anthropic/"),
+        (Provider::Anthropic, "https://gateway.example/v1"),
+        (Provider::Anthropic, "https://gateway.example/v1/messages"),
+        (Provider::OpenAi, "https://gateway.example/v1"),
+        (Provider::Gemini, "https://gateway.example"),
+        (Provider::Gemini, "https://gateway.example/v1beta/"),
+        (Provider::Ollama, "127.0.0.1:11434"),
+        (Provider::Ollama, "http://host"),
+        (Provider::Ollama, "https://host/"),
+        (Provider::Ollama, "host"),
+        (Provider::Ollama, "host:80/v1"),
+        (Provider::Ollama, "0.0.0.0"),
+        (Provider::Ollama, "http://0.0.0.0:8080"),
+        (Provider::Ollama, ":8080"),
+        (Provider::Ollama, "::1"),
+        (Provider::Ollama, "[::]:8080"),
+        (Provider::Ollama, ""),
+        (Provider::OpenAi, "file:///etc"),
+        (Provider::OpenAi, "http://"),
+        (Provider::OpenAi, ""),
+    ] {
+        let base = base(provider, url).map(String::from);
+        out.push_str(&format!("{url} -> {base:?}\n"));
+    }
+    expect![[r#"
+        http://localhost:8080 -> Ok("http://localhost:8080/v1/")
+        http://localhost:8080/v1 -> Ok("http://localhost:8080/v1/")
+        https://a.example/openai/?version=2 -> Ok("https://a.example/openai/?version=2")
+        http://localhost:8080/v1/chat/completions -> Ok("http://localhost:8080/v1/")
+        https://gateway.example -> Ok("https://gateway.example/v1/")
+        https://gateway.example/anthropic/ -> Ok("https://gateway.example/anthropic/v1/")
+        https://gateway.example/v1 -> Ok("https://gateway.example/v1/")
+        https://gateway.example/v1/messages -> Ok("https://gateway.example/v1/")
+        https://gateway.example/v1 -> Ok("https://gateway.example/v1/")
+        https://gateway.example -> Ok("https://gateway.example/v1beta/")
+        https://gateway.example/v1beta/ -> Ok("https://gateway.example/v1beta/")
+        127.0.0.1:11434 -> Ok("http://127.0.0.1:11434/")
+        http://host -> Ok("http://host/")
+        https://host/ -> Ok("https://host/")
+        host -> Ok("http://host:11434/")
+        host:80/v1 -> Ok("http://host/")
+        0.0.0.0 -> Ok("http://127.0.0.1:11434/")
+        http://0.0.0.0:8080 -> Ok("http://127.0.0.1:8080/")
+        :8080 -> Ok("http://127.0.0.1:8080/")
+        ::1 -> Ok("http://[::1]:11434/")
+        [::]:8080 -> Ok("http://[::1]:8080/")
+         -> Ok("http://127.0.0.1:11434/")
+        file:///etc -> Err("it is not on the web")
+        http:// -> Err("empty host")
+         -> Err("empty host")
+    "#]]
+    .assert_eq(&out);
+}
+
+#[test]
+fn a_wrong_base_url_is_told_without_what_is_secret_in_it() {
+    let info = Models::new(ModelsSettings::default()).info("openai/x").unwrap();
+    let url = "ftp://me:secret@host/v1?key=secret";
+    let net = net(Timeouts::default());
+    let error = Remote::new(net, info, Provider::OpenAi, "x", url, None).unwrap_err();
+    expect!["there is no model openai/x: `ftp://…@host/v1` is no base URL (it is not on the web): give another with `--base-url` or OPENAI_BASE_URL"]
+        .assert_eq(&error.to_string());
+}
+
+/// Where there are no certificates, which only another process can try.
+#[tokio::test]
+async fn a_machine_without_certificates_can_talk_to_servers_that_need_none() {
+    const MARK: &str = "BOWLINE_TEST_WITHOUT_CERTIFICATES";
+    if std::env::var_os(MARK).is_none() {
+        let name = "model::remote::tests::a_machine_without_certificates_can_talk_to_servers_that_need_none";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", name]).env(MARK, "1");
+        again.env("SSL_CERT_FILE", "/dev/null").env("SSL_CERT_DIR", "/nowhere");
+        let output = again.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let server = Server::start([open(streams::OPENAI)]).await;
+    let net = net(Timeouts::default());
+    assert!(asked(&net, Provider::Compatible, &server).await.ends_with("end Done\n"));
+    let info = Models::new(ModelsSettings::default()).info("openai/x").unwrap();
+    let far = |url| Remote::new(net.clone(), info.clone(), Provider::OpenAi, "x", url, None);
+    assert!(far("http://a.example/v1").is_ok());
+    let error = far("https://a.example/v1").unwrap_err().to_string();
+    assert!(error.ends_with("; install ca-certificates or set SSL_CERT_FILE"), "{error}");
+}
+
+#[test]
+fn chance_is_a_number_from_0_to_1() {
+    let some: Vec<f64> = (0..100).map(|_| chance()).collect();
+    assert!(some.iter().all(|chance| (0.0..=1.0).contains(chance)));
+    assert!(some.iter().any(|chance| *chance != some[0]));
+}

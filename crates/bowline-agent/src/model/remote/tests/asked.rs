@@ -1,0 +1,177 @@
+//! What providers are asked, on the wire.
+
+use bowline_state::conversation::{Input, Part, Thinking, ToolResult, ToolUse};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Returns a conversation with everything in it.
+fn everything() -> Request {
+    let call = |id: &str, name: &str, input| ToolUse { id: id.into(), name: name.into(), input };
+    let good = call("c1", "read", Input::Value(json!({"path": "a"})));
+    let broken = call("c2", "no such tool!", Input::Broken { text: "{oops".into(), why: "no".into() });
+    let thought =
+        |signature: Option<&str>| Part::Thought { text: "Hm.".into(), signature: signature.map(Into::into) };
+    let mut result = ToolResult::done(&good, "1\n2");
+    result.images.push(("image/png".into(), "AAAA".into()));
+    let messages = vec![
+        Message {
+            role: Role::User,
+            parts: vec![
+                Part::Text { text: "Look.".into() },
+                Part::Image { mime: "image/png".into(), data: "BBBB".into() },
+            ],
+        },
+        Message {
+            role: Role::Assistant,
+            parts: vec![
+                thought(Some("anthropic:sig")),
+                thought(Some("anthropic-hidden:xyz")),
+                thought(Some("gemini:gig")),
+                thought(None),
+                Part::Text { text: "I read.".into() },
+                Part::Call(good),
+                Part::Call(broken.clone()),
+            ],
+        },
+        Message {
+            role: Role::Tool,
+            parts: vec![
+                Part::Result(result),
+                Part::Result(ToolResult::failed(&broken, "there is no such tool")),
+            ],
+        },
+    ];
+    Request { thinking: Thinking::Low, max_output: Some(2_000), ..request(messages, &["read"]) }
+}
+
+async fn check(provider: Provider, expected: Expect) {
+    let server = Server::start([open("")]).await;
+    let model = model(&net(Timeouts::default()), provider, &server.url);
+    told(model.ask(everything())).await;
+    let heard = server.heard().remove(0);
+    let named =
+        ["authorization", "x-api-key", "x-goog-api-key", "content-type", "accept-encoding", "user-agent"];
+    let named = |header: &&String| named.iter().any(|name| header.starts_with(&format!("{name}:")));
+    let mut headers: Vec<&str> = heard.headers.iter().filter(named).map(String::as_str).collect();
+    headers.sort_unstable();
+    let mut out = format!("{}\n{}\n", heard.path, headers.join("\n"));
+    for (key, value) in heard.body.as_object().unwrap() {
+        match value {
+            Value::Array(items) => {
+                out.push_str(&format!("{key}:\n"));
+                items.iter().for_each(|item| out.push_str(&format!("  {item}\n")));
+            }
+            value => out.push_str(&format!("{key}: {value}\n")),
+        }
+    }
+    expected.assert_eq(&out);
+}
+
+#[tokio::test]
+async fn openai() {
+    check(Provider::OpenAi, expect![[r#"
+        /chat/completions
+        authorization: Bearer sk-secret
+        content-type: application/json
+        user-agent: bowline/0.1.0
+        model: "gpt-5"
+        stream: true
+        reasoning_effort: "low"
+        tools:
+          {"type":"function","function":{"name":"read","description":"A tool.","parameters":{"type":"object"},"strict":false}}
+        messages:
+          {"role":"system","content":"Be good."}
+          {"role":"user","content":[{"type":"text","text":"Look."},{"type":"image_url","image_url":{"url":"data:image/png;base64,BBBB"}}]}
+          {"role":"assistant","content":"I read.","tool_calls":[{"type":"function","id":"c1","function":{"name":"read","arguments":"{\"path\":\"a\"}"}},{"type":"function","id":"c2","function":{"name":"no_such_tool_","arguments":"{\"unreadable\":\"{oops\"}"}}]}
+          {"role":"tool","content":"1\n2","tool_call_id":"c1"}
+          {"role":"tool","content":"there is no such tool","tool_call_id":"c2"}
+          {"role":"user","content":[{"type":"text","text":"Pictures from the tools above:"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}
+        stream_options: {"include_usage":true}
+        max_completion_tokens: 2000
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn compatible() {
+    check(Provider::Compatible, expect![[r#"
+        /v1/chat/completions
+        content-type: application/json
+        user-agent: bowline/0.1.0
+        model: "some-model-max"
+        stream: true
+        tools:
+          {"type":"function","function":{"name":"read","description":"A tool.","parameters":{"type":"object"},"strict":false}}
+        messages:
+          {"role":"system","content":"Be good."}
+          {"role":"user","content":"Look.\n\n(a picture, which this model cannot see)"}
+          {"role":"assistant","content":"I read.","tool_calls":[{"type":"function","id":"c1","function":{"name":"read","arguments":"{\"path\":\"a\"}"}},{"type":"function","id":"c2","function":{"name":"no_such_tool_","arguments":"{\"unreadable\":\"{oops\"}"}}],"reasoning_content":"Hm."}
+          {"role":"tool","content":"1\n2","tool_call_id":"c1"}
+          {"role":"tool","content":"there is no such tool","tool_call_id":"c2"}
+          {"role":"user","content":"Pictures from the tools above:\n\n(a picture, which this model cannot see)"}
+        stream_options: {"include_usage":true}
+        max_tokens: 2000
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn anthropic() {
+    check(Provider::Anthropic, expect![[r#"
+        /v1/messages
+        content-type: application/json
+        user-agent: bowline/0.1.0
+        x-api-key: sk-secret
+        model: "claude-sonnet-4-5"
+        stream: true
+        system:
+          {"type":"text","text":"Be good.","cache_control":{"type":"ephemeral"}}
+        tools:
+          {"name":"read","input_schema":{"type":"object"},"description":"A tool."}
+        messages:
+          {"role":"user","content":[{"type":"text","text":"Look."},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"BBBB"}}]}
+          {"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":"sig"},{"type":"redacted_thinking","data":"xyz"},{"type":"text","text":"I read."},{"type":"tool_use","id":"c1","name":"read","input":{"path":"a"}},{"type":"tool_use","id":"c2","name":"no_such_tool_","input":{"unreadable":"{oops"}}]}
+          {"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","is_error":false,"content":[{"type":"text","text":"1\n2"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"}}]},{"type":"tool_result","tool_use_id":"c2","is_error":true,"content":[{"type":"text","text":"there is no such tool"}],"cache_control":{"type":"ephemeral"}}]}
+        thinking: {"type":"enabled","budget_tokens":1024}
+        max_tokens: 2000
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn gemini() {
+    check(Provider::Gemini, expect![[r#"
+        /v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse
+        content-type: application/json
+        user-agent: bowline/0.1.0
+        x-goog-api-key: sk-secret
+        generationConfig: {"thinkingConfig":{"thinkingBudget":1000,"includeThoughts":true},"maxOutputTokens":2000}
+        systemInstruction: {"parts":[{"text":"Be good."}]}
+        tools:
+          {"functionDeclarations":[{"name":"read","description":"A tool.","parametersJsonSchema":{"type":"object"}}]}
+        contents:
+          {"role":"user","parts":[{"text":"Look."},{"inline_data":{"mime_type":"image/png","data":"BBBB"}}]}
+          {"role":"model","parts":[{"text":"I read."},{"functionCall":{"id":"c1","name":"read","args":{"path":"a"}},"thoughtSignature":"gig"},{"functionCall":{"id":"c2","name":"no_such_tool_","args":{"unreadable":"{oops"}}}]}
+          {"role":"user","parts":[{"functionResponse":{"name":"read","response":{"name":"read","content":"1\n2"},"id":"c1"}},{"functionResponse":{"name":"no_such_tool_","response":{"name":"no_such_tool_","content":"there is no such tool"},"id":"c2"}}]}
+          {"role":"user","parts":[{"text":"Pictures from the tools above:"},{"inline_data":{"mime_type":"image/png","data":"AAAA"}}]}
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn ollama() {
+    check(Provider::Ollama, expect![[r#"
+        /api/chat
+        content-type: application/json
+        user-agent: bowline/0.1.0
+        model: "qwen3"
+        stream: true
+        options: {"num_predict":2000,"num_ctx":32768}
+        tools:
+          {"type":"function","function":{"name":"read","description":"A tool.","parameters":{"type":"object"}}}
+        messages:
+          {"role":"system","content":"Be good."}
+          {"role":"user","content":"Look.\n\n(a picture, which this model cannot see)"}
+          {"role":"assistant","content":"I read.","tool_calls":[{"function":{"name":"read","arguments":{"path":"a"}}},{"function":{"name":"no_such_tool_","arguments":{"unreadable":"{oops"}}}]}
+          {"role":"tool","content":"1\n2"}
+          {"role":"tool","content":"there is no such tool"}
+          {"role":"user","content":"Pictures from the tools above:\n\n(a picture, which this model cannot see)"}
+    "#]]).await;
+}

@@ -1,0 +1,453 @@
+//! Asking the client's user before something is done.
+//!
+//! The user's own rules decide first, and what the mode says where none matches; what they leave open is asked through
+//! the client. Everything is recorded in the audit log, whoever does it in the end.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use bowline_state::audit::{Action, By, Decision, Entry, Subject};
+use bowline_state::changes::{ContentHash, Moment};
+use bowline_state::conversation::ToolUse;
+use bowline_state::grants::Holder;
+use bowline_state::mode::Mode;
+use bowline_state::operation::{Kind, Operation, Target};
+use bowline_state::policy::{Effect, Preset, Ruling};
+use bowline_state::question::{Choice, Item, Occasion};
+use bowline_workspace::approvals::{Approvals, Cleared, Fallback, Refused, Request, Rulebook};
+use bowline_workspace::audit::AuditLog;
+use bowline_workspace::policy::{PolicyError, PolicyFile};
+use bowline_workspace::workspace::Workspace;
+use tokio::sync::OnceCell;
+use tokio::task::spawn_blocking;
+
+mod asking;
+
+use crate::runtime::Runtimes;
+use crate::tools::Calling;
+use asking::{Editor, Special};
+
+/// So many answers are kept for the session that no rule can be made of; then what was allowed first is asked about again.
+const MAX_KEPT: usize = 256;
+
+/// What stands before every operation of a session. Clones are the same one.
+#[derive(Clone)]
+pub struct Permissions {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    runtimes: Runtimes,
+    editor: Arc<Editor>,
+    approvals: OnceCell<Approvals>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    // How much may be done without asking.
+    mode: Mode,
+    // What the user said for the session of something that only has a description, the first first. Invariant: at most
+    // `MAX_KEPT`, each description once.
+    described: VecDeque<(String, Choice)>,
+    // The preset that the log says holds the mode back.
+    limit: Option<Preset>,
+}
+
+impl std::fmt::Debug for Permissions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Permissions").finish_non_exhaustive()
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub(crate) struct Wish {
+    /// What the log calls it.
+    pub(crate) action: Action,
+    /// What a person is told it is.
+    pub(crate) title: String,
+    /// What rules judge and a person is shown.
+    pub(crate) item: Item,
+}
+
+/// Why something may not be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum No {
+    /// The turn is cancelled.
+    Cancelled,
+    /// It is denied.
+    Denied {
+        /// What the model is told.
+        told: String,
+        /// What the user is told beside it.
+        why: Option<String>,
+    },
+}
+
+impl Permissions {
+    /// Returns what stands before the operations of a session. Nothing is opened before it is needed.
+    #[must_use]
+    pub fn new(runtimes: Runtimes) -> Self {
+        let editor = Arc::new(Editor::new(&runtimes));
+        let inner = Inner { runtimes, editor, approvals: OnceCell::new(), state: Mutex::default() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Changes what holds where no rule matches. Questions that wait are judged again.
+    pub fn set_mode(&self, mode: Mode) {
+        let changed = std::mem::replace(&mut self.state().mode, mode) != mode;
+        if let Some(approvals) = self.inner.approvals.get().filter(|_| changed) {
+            approvals.set_fallback(Fallback::Within(mode.preset()));
+        }
+    }
+
+    /// Returns how much may be done without asking, as it is at this moment.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.state().mode
+    }
+
+    /// Returns the preset of the user's rules that holds in place of the mode's, if there is one: the stricter of the two
+    /// does.
+    pub async fn limit(&self) -> Option<Preset> {
+        let approvals = self.approvals().await.ok()?.clone();
+        let preset =
+            spawn_blocking(move || approvals.policy().map(|policy| policy.preset)).await.ok()?.ok()?;
+        (preset != self.mode().preset()).then_some(preset)
+    }
+
+    /// Ends a turn: its rules are void.
+    pub fn end_turn(&self, turn: u64) {
+        if let Some(approvals) = self.inner.approvals.get() {
+            approvals.end_turn(&self.holder(Some(turn)));
+        }
+    }
+
+    /// Ends the session, and makes its log durable.
+    pub async fn end(&self) {
+        let Some(approvals) = self.inner.approvals.get().cloned() else { return };
+        approvals.end_session(&self.holder(None).session);
+        let synced = spawn_blocking(move || approvals.audit().sync());
+        if let Ok(Err(error)) = synced.await {
+            self.log(&error.to_string());
+        }
+    }
+
+    /// Returns the rules and the log, opened at the first use.
+    ///
+    /// # Errors
+    /// Returns why they cannot be used. Then nothing may be done.
+    pub async fn approvals(&self) -> Result<&Approvals, String> {
+        let open = || async {
+            let names = self.inner.runtimes.root_names().await;
+            let roots = self.inner.runtimes.roots().await.ok().cloned();
+            let (settings, person) = (self.inner.runtimes.settings().clone(), self.inner.editor.clone());
+            let fallback = Fallback::Within(self.mode().preset());
+            let opened = spawn_blocking(move || {
+                let directories: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+                let file = PolicyFile::open(&settings.places.policy, &directories)
+                    .map_err(|why| format!("the user's rules cannot be used: {why}"))?;
+                let place = match &roots {
+                    Some(roots) => Workspace::journal_directory(&settings.places.state, roots),
+                    // The project is not on this machine.
+                    None => {
+                        let hash = ContentHash::of(names.concat().as_bytes()).to_string();
+                        settings.places.state.join("workspaces").join(format!("elsewhere-{}", &hash[..16]))
+                    }
+                };
+                let anchor = settings.places.anchors.join(place.file_name().unwrap_or_default());
+                let log = AuditLog::open(&place.join("audit"), &anchor, Default::default())
+                    .map_err(|why| format!("the audit log cannot be used: {why}"))?;
+                let rules = Rulebook { file: Some(file), fallback, rules: Vec::new(), roots: names };
+                Ok(Approvals::new(rules, log, person))
+            });
+            let opened = opened.await.map_err(|ended| ended.to_string()).and_then(|opened| opened);
+            opened.inspect_err(|why| self.log(why))
+        };
+        self.inner.approvals.get_or_try_init(open).await
+    }
+
+    /// Says what rules alone come to, for what no call of a model's does. Nobody is asked.
+    pub(crate) async fn by_rules(&self, turn: Option<u64>, wish: &Wish) -> Result<ByRules, No> {
+        let holder = self.holder(turn);
+        let mut pass = self.pass(&holder, wish).await?;
+        let ruling = self.judge(&pass.approvals, &holder, &wish.item.operation).await?;
+        match ruling.effect {
+            Effect::Allow => {
+                pass.entry.by = Cleared::by_rules(&ruling).by();
+                Ok(ByRules::Allowed(pass))
+            }
+            Effect::Ask => Ok(ByRules::Open(pass)),
+            Effect::Deny => Err(pass.denied("the user's rules or settings deny it".to_owned(), None).await),
+        }
+    }
+
+    /// Refuses what cannot be done whatever anybody says, and records that.
+    pub(crate) async fn refuse(&self, cx: &Calling, wish: &Wish, told: String) -> No {
+        match self.pass(&self.holder(Some(cx.turn)), wish).await {
+            Ok(mut pass) => pass.denied(told, None).await,
+            Err(no) => no,
+        }
+    }
+
+    async fn pass(&self, holder: &Holder, wish: &Wish) -> Result<Pass, No> {
+        let approvals = self.approvals().await.map_err(unusable)?.clone();
+        let mut entry = Entry::new(now(), wish.action.clone());
+        (entry.session, entry.turn) = (Some(holder.session.clone()), holder.turn);
+        entry.subject = Subject::from(&wish.item.operation.target);
+        let permissions = self.clone();
+        Ok(Pass { permissions, approvals, entry, started: Instant::now(), is_bound: false })
+    }
+
+    /// Lets an operation pass, or says why not.
+    pub(crate) async fn clear(&self, call: &ToolUse, cx: &Calling, wish: Wish) -> Result<Pass, No> {
+        let holder = self.holder(Some(cx.turn));
+        let mut pass = self.pass(&holder, &wish).await?;
+        pass.entry.call = cx.reporter.id(&call.id).ok().map(|id| id.0.to_string());
+        let operation = wish.item.operation.clone();
+        if operation.kind != Kind::Read {
+            pass.may_change().await?;
+        }
+        let ruling = self.judge(&pass.approvals, &holder, &operation).await?;
+        if ruling.effect == Effect::Allow {
+            pass.entry.by = Cleared::by_rules(&ruling).by();
+            return Ok(pass);
+        }
+        // What was denied since then stays so.
+        if ruling.effect == Effect::Ask
+            && let Some(choice) = self.kept_answer(&operation)
+        {
+            pass.entry.by = By::Person;
+            return match choice {
+                Choice::Allow => Ok(pass),
+                Choice::Deny => {
+                    Err(pass.denied("the user said no to this for the whole session".to_owned(), None).await)
+                }
+            };
+        }
+        let request = Request {
+            holder,
+            call: Some(call.id.clone()),
+            agent: None,
+            occasion: Occasion::Act,
+            title: wish.title,
+            items: vec![wish.item],
+            warnings: Vec::new(),
+            deeds: Vec::new(),
+        };
+        let asking = self.inner.editor.enter(&call.id, &cx.reporter);
+        let cleared = pass.approvals.clear(&request).await;
+        let special = asking.special();
+        if let Some(Special::ForSession(choice)) = special
+            && matches!(
+                (choice, &cleared),
+                (Choice::Allow, Ok(_)) | (Choice::Deny, Err(Refused::Person { .. }))
+            )
+        {
+            self.keep_answer(&operation, choice);
+        }
+        match (cleared, special) {
+            (Ok(cleared), _) => {
+                pass.is_bound = cleared.is_bound();
+                pass.entry.by = cleared.by();
+                Ok(pass)
+            }
+            (Err(_), Some(Special::Cancelled)) => {
+                pass.record(Decision::Cancelled, Some("the turn was cancelled".to_owned())).await.ok();
+                Err(No::Cancelled)
+            }
+            (Err(refused), special) => {
+                pass.entry.by = refused.by();
+                let (told, why) = match special {
+                    Some(Special::Unable(why)) => (why, None),
+                    _ => told(&refused),
+                };
+                Err(pass.denied(told, why).await)
+            }
+        }
+    }
+
+    /// Returns what the rules come to, where waiting for the disk is allowed.
+    async fn judge(
+        &self,
+        approvals: &Approvals,
+        holder: &Holder,
+        operation: &Operation,
+    ) -> Result<Ruling, No> {
+        let (approvals, holder, operation) = (approvals.clone(), holder.clone(), operation.clone());
+        let judged = spawn_blocking(move || {
+            let ruling = approvals.judge(&holder, &operation)?;
+            Ok::<_, PolicyError>((ruling, approvals.policy()?.preset))
+        });
+        let judged = judged.await.map_err(|ended| unusable(ended.to_string()))?;
+        let (ruling, preset) =
+            judged.map_err(|why| unusable(format!("the user's rules cannot be used: {why}")))?;
+        self.note_limit(preset);
+        Ok(ruling)
+    }
+
+    fn kept_answer(&self, operation: &Operation) -> Option<Choice> {
+        let Target::Described(text) = &operation.target else { return None };
+        let state = self.state();
+        state.described.iter().find(|(known, _)| known == text).map(|(_, choice)| *choice)
+    }
+
+    fn keep_answer(&self, operation: &Operation, choice: Choice) {
+        if let Target::Described(text) = &operation.target {
+            let described = &mut self.state().described;
+            described.retain(|(known, _)| known != text);
+            if described.len() >= MAX_KEPT {
+                // A no is never what makes room.
+                let oldest = described.iter().position(|(_, choice)| *choice == Choice::Allow).unwrap_or(0);
+                described.remove(oldest);
+            }
+            described.push_back((text.clone(), choice));
+        }
+    }
+
+    /// Says in the log that the user's rules hold the mode back, once for each time that they come to.
+    fn note_limit(&self, preset: Preset) {
+        let mut state = self.state();
+        let limit = (preset != state.mode.preset()).then_some(preset);
+        let is_news = std::mem::replace(&mut state.limit, limit) != limit;
+        let mode = state.mode;
+        drop(state);
+        if let Some(preset) = limit.filter(|_| is_news) {
+            self.log(&format!(
+                "the user's rules state the preset {preset}, which is stricter than the mode {} and holds in its place",
+                mode.id()
+            ));
+        }
+    }
+
+    fn holder(&self, turn: Option<u64>) -> Holder {
+        Holder { session: self.inner.runtimes.session().0.to_string(), turn }
+    }
+
+    fn log(&self, line: &str) {
+        self.inner.runtimes.settings().log.line(line);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What rules alone come to.
+pub(crate) enum ByRules {
+    /// It may be done.
+    Allowed(Pass),
+    /// A person has to say.
+    Open(Pass),
+}
+
+/// An operation that may be done, and what the log will say of it.
+pub(crate) struct Pass {
+    permissions: Permissions,
+    approvals: Approvals,
+    entry: Entry,
+    started: Instant,
+    is_bound: bool,
+}
+
+/// What became of an operation, for the log.
+#[derive(Debug, Default)]
+pub(crate) struct Became {
+    pub(crate) bytes: Option<usize>,
+    pub(crate) before: Option<ContentHash>,
+    pub(crate) after: Option<ContentHash>,
+    pub(crate) exit: Option<String>,
+    pub(crate) failed: Option<String>,
+}
+
+impl Pass {
+    /// Says whether a person has seen exactly this and agreed to no more.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.is_bound
+    }
+
+    /// Refuses what began in another mode than the one that allows no change. Like what is not even offered, it is not for
+    /// rules to allow.
+    async fn may_change(&mut self) -> Result<(), No> {
+        let mode = self.permissions.mode();
+        if mode.may_change() {
+            return Ok(());
+        }
+        self.entry.by = By::Preset(mode.id().to_owned());
+        let told = format!("the user has switched to the mode {}, which does not allow it", mode.id());
+        Err(self.denied(told, None).await)
+    }
+
+    /// Records that a change is about to be made. This is the last moment to stop it.
+    pub(crate) async fn begins(&mut self) -> Result<(), No> {
+        self.may_change().await?;
+        let recorded = self.record(Decision::Allowed, Some("begins".to_owned())).await;
+        recorded.map_err(|told| No::Denied { told, why: None })
+    }
+
+    /// Records what became of it. What was done is done, also if that cannot be recorded.
+    pub(crate) async fn became(mut self, became: Became) -> Result<(), String> {
+        let Became { bytes, before, after, exit, failed } = became;
+        let entry = &mut self.entry;
+        entry.bytes = bytes.map(|bytes| bytes as u64);
+        (entry.before, entry.after, entry.exit) = (before, after, exit);
+        let decision = if failed.is_some() { Decision::Failed } else { Decision::Allowed };
+        self.record(decision, failed).await
+    }
+
+    /// Notes that a person has agreed to this before.
+    pub(crate) fn by_person(&mut self) {
+        self.entry.by = By::Person;
+    }
+
+    /// Records that it may not be done.
+    pub(crate) async fn denied(&mut self, told: String, why: Option<String>) -> No {
+        // That it is denied holds, also if it cannot be recorded.
+        self.record(Decision::Denied, Some(why.clone().unwrap_or_else(|| told.clone()))).await.ok();
+        No::Denied { told: format!("permission denied: {told}"), why }
+    }
+
+    async fn record(&mut self, decision: Decision, reason: Option<String>) -> Result<(), String> {
+        let entry = &mut self.entry;
+        (entry.at, entry.decision, entry.reason) = (now(), decision, reason);
+        entry.latency_us = u64::try_from(self.started.elapsed().as_micros()).ok();
+        let recorded = match self.approvals.record_at_hand(entry) {
+            Some(recorded) => recorded,
+            None => {
+                let (approvals, entry) = (self.approvals.clone(), entry.clone());
+                let recorded = spawn_blocking(move || approvals.record(&entry));
+                recorded.await.map_err(|ended| ended.to_string())?
+            }
+        };
+        recorded.map_err(|error| format!("the audit log cannot be written, so nothing is done: {error}"))
+    }
+}
+
+/// Returns what a model is told of a refusal, and what its user is told beside that.
+fn told(refused: &Refused) -> (String, Option<String>) {
+    match refused {
+        Refused::Person { reason: None } => {
+            ("the user said no; do something else, or ask what to do instead".to_owned(), None)
+        }
+        Refused::Rules { told, text, .. } if refused.is_by_rule() => ((*told).to_owned(), Some(text.clone())),
+        Refused::Rules { told, text, .. } => (format!("{told} ({text})"), None),
+        Refused::Rulebook(why) => ("the user's rules cannot be used".to_owned(), Some(why.clone())),
+        refused => (refused.to_string(), None),
+    }
+}
+
+/// Returns that nothing may be done, because what decides it cannot be used.
+fn unusable(why: String) -> No {
+    let told =
+        "nothing was done: the user's rules or the audit log cannot be used, and the user has to see to that";
+    No::Denied { told: told.to_owned(), why: Some(why) }
+}
+
+/// Returns the time by the system's clock.
+pub(crate) fn now() -> Moment {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

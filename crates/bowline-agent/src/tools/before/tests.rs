@@ -1,0 +1,89 @@
+//! Tests of what a person sees before something is allowed.
+
+use bowline_state::operation::Invocation;
+use bowline_state::schema::v1::ContentBlock;
+use expect_test::{Expect, expect};
+use serde_json::json;
+
+use super::*;
+
+fn text(content: &[ToolCallContent]) -> &str {
+    match content {
+        [ToolCallContent::Content(content)] => match &content.content {
+            ContentBlock::Text(text) => &text.text,
+            other => unreachable!("{other:?}"),
+        },
+        other => unreachable!("{other:?}"),
+    }
+}
+
+fn run(line: &str, env: &[(&str, &str)]) -> Command {
+    Command {
+        invocation: Invocation::Shell(line.to_owned()),
+        cwd: "/boat/sub".to_owned(),
+        env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        reaches: Vec::new(),
+    }
+}
+
+fn check(content: &[ToolCallContent], expected: Expect) {
+    expected.assert_eq(text(content));
+}
+
+#[test]
+fn a_command_is_shown_with_its_place_and_variables() {
+    check(
+        &command(run("make *a* `x`\nrm -rf b", &[("CC", "clang\u{202e}")])),
+        expect![[r#"
+        ```
+        run make *a* `x`\nrm -rf b
+        in /boat/sub
+        with CC=clang\u{202e}
+        ```"#]],
+    );
+}
+
+#[test]
+fn nothing_in_it_ends_the_fence() {
+    check(
+        &command(run("echo '````'\n```\nharmless", &[])),
+        expect![[r#"
+        `````
+        run echo '````'\n```\nharmless
+        in /boat/sub
+        `````"#]],
+    );
+    check(
+        &arguments(&json!({ "text": "```\n**safe**\u{1b}[2J", "list": [1, {}] })),
+        expect![[r#"
+        ````
+        {
+          "text": "```\n**safe**\u001b[2J",
+          "list": [
+            1,
+            {}
+          ]
+        }
+        ````"#]],
+    );
+}
+
+#[test]
+fn that_something_is_cut_is_said_first() {
+    let long = format!("echo {}; touch evil; echo {}", "a".repeat(70_000), "b".repeat(70_000));
+    let variables: Vec<(&str, &str)> = (0..40).map(|_| ("A", &long[..7000])).collect();
+    for content in [
+        command(run(&long, &[])),
+        command(run("make", &[("A", &long)])),
+        command(run("make", &variables)),
+        arguments(&json!({ "line": long })),
+        arguments(&json!(vec!["word"; 20_000])),
+    ] {
+        let text = text(&content);
+        assert!(text.starts_with("Careful: "), "{}", &text[..80]);
+        assert!(text.len() < 2 * MAX_SHOWN, "{}", text.len());
+    }
+    let whole = format!("echo {}; touch evil", "a".repeat(60_000));
+    assert!(text(&command(run(&whole, &[]))).contains(&whole));
+    assert!(text(&arguments(&json!({ "line": whole }))).contains(&whole));
+}

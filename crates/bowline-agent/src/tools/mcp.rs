@@ -1,0 +1,63 @@
+//! Tools of MCP servers, called like all others: reported, and allowed first.
+
+use std::sync::Arc;
+
+use bowline_state::audit::Action;
+use bowline_state::conversation::{Input, ToolSpec};
+use bowline_state::operation::{Kind, Operation, Target};
+use bowline_state::question::Item;
+use bowline_state::schema::v1::ToolKind;
+use bowline_workspace::approvals::BoxFuture;
+use serde_json::{Value, json};
+
+use super::before;
+use super::work::{Done, Stop, Work, excerpt};
+use crate::permission::{Became, Wish};
+
+/// What the names of such tools begin with.
+pub const PREFIX: &str = "mcp__";
+
+/// Whoever has the MCP servers of a session.
+pub trait McpSource: Send + Sync + 'static {
+    /// Returns the tools that there are now, by the names that a model calls them; each begins with [`PREFIX`].
+    fn specs(&self) -> Vec<ToolSpec>;
+
+    /// Calls a tool. Dropping the future cancels the call.
+    fn call<'a>(&'a self, name: &'a str, input: &'a Value) -> BoxFuture<'a, McpAnswer>;
+}
+
+/// What a tool of an MCP server answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct McpAnswer {
+    /// What the model reads.
+    pub text: String,
+    /// Pictures: media type and base64.
+    pub images: Vec<(String, Arc<str>)>,
+    /// Whether the call failed.
+    pub failed: bool,
+}
+
+/// Runs a tool of an MCP server.
+pub(crate) async fn call(work: &Work<'_>, source: &dyn McpSource) -> Result<Done, Stop> {
+    // Whether the fields are right is for the server to say, but they have to be fields.
+    work.fields()?;
+    let Input::Value(input) = &work.call.input else { return Err("the input is not JSON".to_owned().into()) };
+    let name = &work.call.name;
+    let title = format!("Call {}", name.strip_prefix(PREFIX).unwrap_or(name).replace("__", ": "));
+    let shown = before::arguments(input);
+    work.start(&title, ToolKind::Other, |call| call.raw_input(input.clone()).content(shown.clone())).await?;
+    let operation = Operation { kind: Kind::Execute, target: Target::Described(name.clone()) };
+    let wish = Wish { action: Action::from("mcp/call"), title, item: Item::plain(operation) };
+    let pass = work.tools.permissions.clear(work.call, work.cx, wish).await;
+    let mut pass = pass.map_err(|no| Stop::from(no).showing(shown))?;
+    pass.begins().await?;
+    work.runs().await;
+    let McpAnswer { text, images, failed } = source.call(name, input).await;
+    let why = failed.then(|| text.clone());
+    if let Err(why) = pass.became(Became { bytes: Some(text.len()), failed: why, ..Became::default() }).await
+    {
+        work.runtimes().settings().log.line(why);
+    }
+    let output = json!({ "text": text, "images": images.len() });
+    Ok(Done { content: Some(excerpt(&text)), text, failed, images, output: Some(output), ..Done::default() })
+}

@@ -1,0 +1,338 @@
+//! Commands in the editor's terminals: ended, timed out, cancelled, in the background.
+
+use bowline_state::schema::v1::TerminalExitStatus;
+use expect_test::{Expect, expect};
+use serde_json::json;
+use test_support::editor::{Offers, Run, Trouble};
+
+use crate::stage::Stage;
+
+fn check(actual: &str, expected: Expect) {
+    expected.assert_eq(actual);
+}
+
+#[tokio::test]
+async fn a_command_runs_to_its_end_in_a_terminal_that_is_shown() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.editor.run(Run::ended("\u{1b}[31mone\u{1b}[0m\ntwo\n", 0));
+    check(
+        &stage.watch("execute", json!({ "command": "cargo test --all" })).await,
+        expect![[r#"
+            > tool_call turn1_1 "Run cargo test --all" Execute Pending
+                text "```\nrun cargo test --all\nin $ROOT\n```"
+                input {"command":"cargo test --all","cwd":"$ROOT"}
+            > update turn1_1 InProgress
+            < terminal/create "cargo" "test" "--all" in $ROOT limit 262144
+            > update turn1_1
+                terminal t1
+            < terminal/wait_for_exit t1
+            < terminal/output t1
+            < terminal/release t1
+            > update turn1_1 Completed
+                output {"servedBy":"client","exit":"0","timedOut":false,"truncated":false,"output":"one\ntwo\n"}
+            = [`cargo test --all` ended with exit code 0, through the editor, N s]
+            one
+            two
+        "#]],
+    );
+    assert_eq!(stage.editor.open_terminals(), 0);
+}
+
+#[tokio::test]
+async fn how_a_command_is_given_to_the_editor() {
+    let stage = Stage::open(Offers::ALL).await;
+    let mut told = String::new();
+    for input in [
+        json!({ "command": "ls -l 'a b'" }),
+        json!({ "command": "cat a | wc -l" }),
+        json!({ "command": "cd src && make" }),
+        json!({ "command": "cd src" }),
+        json!({ "command": "A=1 make" }),
+        json!({ "command": "ls *.rs" }),
+        json!({ "command": "echo $HOME" }),
+        json!({ "command": "printf", "args": ["%s", "a|b"], "cwd": "src", "env": { "A": "1" } }),
+    ] {
+        let log = stage.watch("execute", input).await;
+        let line = log.lines().find(|line| line.contains("terminal/create"));
+        told += &format!("{}\n", line.unwrap_or(&log));
+    }
+    check(
+        &told,
+        expect![[r#"
+        < terminal/create "ls" "-l" "a b" in $ROOT limit 262144
+        < terminal/create "/bin/sh" "-c" "cat a | wc -l" in $ROOT limit 262144
+        < terminal/create "/bin/sh" "-c" "cd src && make" in $ROOT limit 262144
+        < terminal/create "/bin/sh" "-c" "cd src" in $ROOT limit 262144
+        < terminal/create "/bin/sh" "-c" "A=1 make" in $ROOT limit 262144
+        < terminal/create "/bin/sh" "-c" "ls *.rs" in $ROOT limit 262144
+        < terminal/create "/bin/sh" "-c" "echo $HOME" in $ROOT limit 262144
+        < terminal/create "printf" "%s" "a|b" in $ROOT/src A=1 limit 262144
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_success_is_none() {
+    let stage = Stage::open(Offers::ALL).await;
+    let mut told = String::new();
+    let with =
+        |exit: TerminalExitStatus| Run { output: "out\n".to_owned(), exit: Some(exit), truncated: true };
+    for run in [
+        Run::ended("no such test\n", 101),
+        with(TerminalExitStatus::new().signal("SIGSEGV".to_owned())),
+        with(TerminalExitStatus::new()),
+    ] {
+        stage.editor.run(run);
+        told += &stage.call("execute", json!({ "command": "make" })).await;
+    }
+    told += &stage.call("execute", json!({ "command": " " })).await;
+    stage
+        .editor
+        .trouble("terminal/create", Trouble::Refuses(bowline_state::schema::v1::Error::internal_error()));
+    told += &stage.call("execute", json!({ "command": "make" })).await;
+    stage.editor.trouble("terminal/create", Trouble::Stalls);
+    told += &stage.call("execute", json!({ "command": "make" })).await;
+    check(
+        &told,
+        expect![[r#"
+            ! [`make` failed with exit code 101, through the editor, N s]
+            no such test
+            ! [`make` was ended by the signal SIGSEGV, through the editor, N s; some of its output is missing]
+            out
+            = [`make` ended, and the editor does not say how, through the editor, N s; some of its output is missing]
+            out
+            ! the command is empty: name a program, or give a shell line
+            ! `make`: the editor says: Internal error
+            ! it is not known whether `make` runs: the editor did not answer terminal/create within 0.2 s
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_command_that_takes_too_long_is_ended_and_its_output_kept() {
+    let stage = Stage::with(
+        Offers::ALL,
+        bowline_state::mode::Mode::Full,
+        |settings| settings.command_timeout = std::time::Duration::from_millis(50),
+        None,
+    )
+    .await;
+    stage.editor.run(Run::endless("listening\n"));
+    check(
+        &stage.watch("execute", json!({ "command": "serve" })).await,
+        expect![[r#"
+            > tool_call turn1_1 "Run serve" Execute Pending
+                text "```\nrun serve\nin $ROOT\n```"
+                input {"command":"serve","cwd":"$ROOT"}
+            > update turn1_1 InProgress
+            < terminal/create "serve" in $ROOT limit 262144
+            > update turn1_1
+                terminal t1
+            < terminal/wait_for_exit t1
+            < terminal/kill t1
+            < $/cancel_request for terminal/wait_for_exit
+            < terminal/output t1
+            < terminal/release t1
+            > update turn1_1 Failed
+                output {"servedBy":"client","exit":null,"timedOut":true,"truncated":false,"output":"listening\n"}
+            ! [`serve` was ended because it took longer than N s; this is its output so far, through the editor, N s]
+            listening
+        "#]],
+    );
+    assert_eq!(stage.editor.open_terminals(), 0);
+}
+
+#[tokio::test]
+async fn long_output_is_shown_by_its_start_and_its_end() {
+    let stage = Stage::open(Offers::ALL).await;
+    let output: String = (0..10_000).map(|line| format!("line {line}\n")).collect();
+    stage.editor.run(Run::ended(&output, 0));
+    let told = stage.call("execute", json!({ "command": "make" })).await;
+    let middle = told.lines().position(|line| line.contains("left out")).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    check(
+        &[lines[0], lines[1], lines[middle - 1], lines[middle], lines[middle + 1], lines[lines.len() - 1]]
+            .join("\n"),
+        expect![[r#"
+            = [`make` ended with exit code 0, through the editor, N s]
+            line 0
+            line 921
+            [66132 bytes left out]
+            line 7543
+            line 9999"#]],
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_leaves_no_terminal() {
+    for until in ["terminal/create", "terminal/wait_for_exit", "terminal/output", "terminal/release"] {
+        let stage = Stage::open(Offers::ALL).await;
+        match until {
+            "terminal/wait_for_exit" => stage.editor.run(Run::endless("")),
+            // It is created, and the answer comes after the call was dropped.
+            "terminal/create" => {}
+            stalls => stage.editor.trouble(stalls, Trouble::Stalls),
+        }
+        let call = stage.use_of("execute", json!({ "command": "serve" }));
+        tokio::select! {
+            biased;
+            () = stage.editor.until(until) => {}
+            told = stage.run(&call) => panic!("it ended: {told}"),
+        }
+        stage.toolbox.clean_up().await;
+        stage.editor.until("terminal/release").await;
+        assert_eq!(stage.editor.open_terminals(), 0, "{until}");
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_that_is_never_created_is_given_up() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.editor.trouble("terminal/create", Trouble::Stalls);
+    let call = stage.use_of("execute", json!({ "command": "serve" }));
+    tokio::select! {
+        _ = stage.run(&call) => unreachable!("it is never created"),
+        () = stage.editor.until("terminal/create") => {}
+    }
+    stage.toolbox.clean_up().await;
+    stage.editor.until("$/cancel_request for terminal/create").await;
+}
+
+#[tokio::test]
+async fn a_terminal_that_is_created_too_late_is_ended() {
+    // The call is dropped, or it is not waited for any longer.
+    for is_dropped in [true, false] {
+        let stage = Stage::open(Offers::ALL).await;
+        stage.editor.trouble("terminal/create", Trouble::ActsLate);
+        stage.editor.run(Run::endless(""));
+        let call = stage.use_of("execute", json!({ "command": "serve" }));
+        if is_dropped {
+            tokio::select! {
+                _ = stage.run(&call) => unreachable!("it is not created yet"),
+                () = stage.editor.until("terminal/create") => {}
+            }
+            stage.toolbox.clean_up().await;
+        } else {
+            stage.run(&call).await;
+        }
+        stage.editor.until("$/cancel_request for terminal/create").await;
+        stage.editor.until("terminal/kill t1").await;
+        stage.editor.until("terminal/release t1").await;
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_turn_ends_its_commands_in_the_background_and_no_others() {
+    let mut stage = Stage::open(Offers::ALL).await;
+    for turn in [1, 2] {
+        stage.cx.turn = turn;
+        stage.editor.run(Run::endless(""));
+        stage.call("execute", json!({ "command": "serve", "background": true })).await;
+    }
+    stage.toolbox.end_turn(2).await;
+    stage.editor.until("terminal/release t2").await;
+    check(
+        &stage.call("execute_output", json!({ "id": "bg2" })).await,
+        expect![[r#"
+            ! no command runs in the background as "bg2": there are bg1
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn commands_in_the_background_that_have_ended_make_room() {
+    let stage = Stage::open(Offers::ALL).await;
+    let start = || stage.call("execute", json!({ "command": "serve", "background": true }));
+    for _ in 0..16 {
+        stage.editor.run(Run::endless(""));
+        start().await;
+    }
+    let mut told = start().await;
+    stage.editor.terminal("t3", |run| run.exit = Some(TerminalExitStatus::new().exit_code(0)));
+    told += &start().await;
+    check(
+        &told,
+        expect![[r#"
+            ! 16 commands run in the background already: end one first
+            = `serve` runs in the background as bg17, through the editor. Look at its output with execute_output, end it with execute_kill.
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_command_in_the_background_tells_what_is_new() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.editor.run(Run::endless("one\n"));
+    check(
+        &stage.watch("execute", json!({ "command": "serve", "background": true })).await,
+        expect![[r#"
+            > tool_call turn1_1 "Run in the background: serve" Execute Pending
+                text "```\nrun serve\nin $ROOT\n```"
+                input {"command":"serve","cwd":"$ROOT","background":true}
+            > update turn1_1 InProgress
+            < terminal/create "serve" in $ROOT limit 262144
+            > update turn1_1
+                terminal t1
+            > update turn1_1 Completed
+                output {"servedBy":"client","id":"bg1","terminalId":"t1"}
+            = `serve` runs in the background as bg1, through the editor. Look at its output with execute_output, end it with execute_kill.
+        "#]],
+    );
+    let mut told = stage.call("execute_output", json!({ "id": "bg1" })).await;
+    stage.editor.terminal("t1", |run| run.output.push_str("two\n"));
+    told += &stage.call("execute_output", json!({ "id": "bg1" })).await;
+    // The start of the output is dropped.
+    stage.editor.terminal("t1", |run| run.output = "two\nthree\n".to_owned());
+    told += &stage.call("execute_output", json!({ "id": "bg1" })).await;
+    stage.editor.terminal("t1", |run| {
+        run.output = "something else\n".to_owned();
+        run.exit = Some(TerminalExitStatus::new().exit_code(3));
+    });
+    told += &stage.call("execute_output", json!({ "id": "bg1", "wait_seconds": 5 })).await;
+    told += &stage.call("execute_output", json!({ "id": "bg1" })).await;
+    check(
+        &told,
+        expect![[r#"
+            = [bg1 (`serve`) is running; new output:]
+            one
+            = [bg1 (`serve`) is running; new output:]
+            two
+            = [bg1 (`serve`) is running; new output:]
+            three
+            ! [bg1 (`serve`) failed with exit code 3, some output in between is missing; new output:]
+            something else
+            ! no command runs in the background as "bg1": none runs
+        "#]],
+    );
+    assert_eq!(stage.editor.open_terminals(), 0);
+}
+
+#[tokio::test]
+async fn a_command_in_the_background_is_ended_by_its_tool_and_with_the_session() {
+    let stage = Stage::open(Offers::ALL).await;
+    for _ in 0..2 {
+        stage.editor.run(Run::endless("on and on\n"));
+        stage.call("execute", json!({ "command": "serve", "background": true })).await;
+    }
+    check(
+        &stage.watch("execute_kill", json!({ "id": "bg1" })).await,
+        expect![[r#"
+            > tool_call turn1_3 "End bg1: serve" Execute Pending
+                input {"id":"bg1"}
+            > update turn1_3 InProgress
+            < terminal/kill t1
+            < terminal/output t1
+            < terminal/release t1
+            > update turn1_3 Completed
+                text "[bg1 (`serve`) was ended; its last output:]\non and on\n"
+                output "[bg1 (`serve`) was ended; its last output:]\non and on\n"
+            = [bg1 (`serve`) was ended; its last output:]
+            on and on
+        "#]],
+    );
+    // It is nobody's orphan: cleaning up after a turn leaves it alone.
+    stage.toolbox.clean_up().await;
+    assert_eq!(stage.editor.open_terminals(), 1);
+    stage.toolbox.end().await;
+    assert_eq!(stage.editor.open_terminals(), 0);
+}

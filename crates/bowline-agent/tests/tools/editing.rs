@@ -1,0 +1,467 @@
+//! Writing and editing without losing anything of the user's.
+
+use bowline_state::failure::Failure;
+use expect_test::{Expect, expect};
+use serde_json::json;
+use test_support::editor::{Offers, Trouble};
+
+use crate::stage::Stage;
+
+fn check(actual: &str, expected: Expect) {
+    expected.assert_eq(actual);
+}
+
+#[tokio::test]
+async fn a_new_file_is_created() {
+    let stage = Stage::open(Offers::ALL).await;
+    check(
+        &stage.watch("write_text_file", json!({ "path": "new/a.txt", "content": "one\ntwo\n" })).await,
+        expect![[r#"
+            > tool_call turn1_1 "Write new/a.txt" Edit Pending @$ROOT/new/a.txt
+                input {"path":"$ROOT/new/a.txt","content":"one\ntwo\n"}
+            < fs/read_text_file $ROOT/new/a.txt
+            > update turn1_1 @$ROOT/new/a.txt:1
+                diff $ROOT/new/a.txt nothing -> "one\ntwo\n"
+            > update turn1_1 InProgress
+            < fs/write_text_file $ROOT/new/a.txt "one\ntwo\n"
+            < fs/read_text_file $ROOT/new/a.txt
+            > update turn1_1 Completed
+                output {"servedBy":"client","outcome":"created","readBack":true,"changedByEditor":false,"lines":2}
+            = Created new/a.txt (2 lines), through the editor.
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn an_edit_is_made_on_the_text_as_it_is_now() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("a", "one\ntwo\nthree\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    stage.put("a", "ONE\ntwo\nthree\n");
+    let edits = json!({ "path": "a", "edits": [{ "old_text": "three", "new_text": "3" }] });
+    check(
+        &stage.watch("edit_text_file", edits).await,
+        expect![[r#"
+            > tool_call turn1_2 "Edit a" Edit Pending @$ROOT/a
+                input {"path":"$ROOT/a","edits":[{"old_text":"three","new_text":"3","replace_all":false}]}
+            < fs/read_text_file $ROOT/a
+            > update turn1_2 @$ROOT/a:3
+                diff $ROOT/a "ONE\ntwo\nthree\n" -> "ONE\ntwo\n3\n"
+            > update turn1_2 InProgress
+            < fs/write_text_file $ROOT/a "ONE\ntwo\n3\n"
+            < fs/read_text_file $ROOT/a
+            > update turn1_2 Completed
+                output {"servedBy":"client","outcome":"replaced","readBack":true,"changedByEditor":false,"lines":3}
+            = Edited a in 1 place, through the editor.
+            Somebody else had changed the file since you last saw it:
+            @@ -1,2 +1,2 @@
+            -one
+            +ONE
+             two
+        "#]],
+    );
+    check(
+        &stage.get("a"),
+        expect![[r#"
+        ONE
+        two
+        3
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn an_edit_whose_place_is_not_there_shows_what_is() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("a", "fn main() {\n    let x = 1;\n    print(x);\n}\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    stage.put("a", "fn main() {\n    let y = 1;\n    print(y);\n}\n");
+    let edit = |old: &str| json!({ "path": "a", "edits": [{ "old_text": old, "new_text": "" }] });
+    check(
+        &stage.watch("edit_text_file", edit("    let x = 1;\n    print(x);\n")).await,
+        expect![[r#"
+            > tool_call turn1_2 "Edit a" Edit Pending @$ROOT/a
+                input {"path":"$ROOT/a","edits":[{"old_text":"    let x = 1;\n    print(x);\n","new_text":"","replace_all":false}]}
+            < fs/read_text_file $ROOT/a
+            > update turn1_2 Failed
+                text "nothing was edited in a: old_text of edit 1 is not in the file\nThe most similar place has some of its words, at line 2. The file holds, from line 1:\nfn main() {\n    let y = 1;\n    print(y);\n}\n\nSomebody else had changed the file since you last saw it:\n@@ -1,4 +1,4 @@\n fn main() {\n-    let x = 1;\n-    print(x);\n+    let y = 1;\n+    print(y);\n }\n"
+                output "nothing was edited in a: old_text of edit 1 is not in the file\nThe most similar place has some of its words, at line 2. The file holds, from line 1:\nfn main() {\n    let y = 1;\n    print(y);\n}\n\nSomebody else had changed the file since you last saw it:\n@@ -1,4 +1,4 @@\n fn main() {\n-    let x = 1;\n-    print(x);\n+    let y = 1;\n+    print(y);\n }\n"
+            ! nothing was edited in a: old_text of edit 1 is not in the file
+            The most similar place has some of its words, at line 2. The file holds, from line 1:
+            fn main() {
+                let y = 1;
+                print(y);
+            }
+
+            Somebody else had changed the file since you last saw it:
+            @@ -1,4 +1,4 @@
+             fn main() {
+            -    let x = 1;
+            -    print(x);
+            +    let y = 1;
+            +    print(y);
+             }
+        "#]],
+    );
+    check(
+        &stage.call("edit_text_file", edit("let y = 1;\nprint(y);")).await,
+        expect![[r#"
+            ! nothing was edited in a: old_text of edit 1 is not in the file
+            There is the same text with other blanks at the start or end of its lines, at line 2. The file holds, from line 1:
+            fn main() {
+                let y = 1;
+                print(y);
+            }
+        "#]],
+    );
+    check(
+        &stage.call("edit_text_file", edit("1")).await,
+        expect![[r#"
+            = Edited a in 1 place, through the editor.
+        "#]],
+    );
+    check(
+        &stage.call("edit_text_file", edit("y")).await,
+        expect![[r#"
+            ! nothing was edited in a: old_text of edit 1 is in the file 2 times, at lines 2, 3: give more of the text around the place, or set replace_all
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn what_the_user_changed_is_merged_and_told() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("a", "one\ntwo\nthree\nfour\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    stage.put("a", "one\ntwo\nthree\nfour\nthe user's\n");
+    let write = json!({ "path": "a", "content": "1\ntwo\nthree\nfour\n" });
+    check(
+        &stage.watch("write_text_file", write).await,
+        expect![[r#"
+            > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
+                input {"path":"$ROOT/a","content":"1\ntwo\nthree\nfour\n"}
+            < fs/read_text_file $ROOT/a
+            > update turn1_2 @$ROOT/a:1
+                diff $ROOT/a "one\ntwo\nthree\nfour\nthe user's\n" -> "1\ntwo\nthree\nfour\nthe user's\n"
+            > update turn1_2 InProgress
+            < fs/write_text_file $ROOT/a "1\ntwo\nthree\nfour\nthe user's\n"
+            < fs/read_text_file $ROOT/a
+            > update turn1_2 Completed
+                output {"servedBy":"client","outcome":"merged","readBack":true,"changedByEditor":false,"lines":5}
+            = Wrote a (5 lines), through the editor.
+            Somebody changed the file since you read it; both changes are in it now. What came in:
+            @@ -4 +4,2 @@
+             four
+            +the user's
+        "#]],
+    );
+    // A second write that does not have the user's line either does not take it out.
+    let write = json!({ "path": "a", "content": "1\n2\nthree\nfour\n" });
+    check(
+        &stage.call("write_text_file", write).await,
+        expect![[r#"
+            = Wrote a (5 lines), through the editor.
+            What others changed in the file is in it still, beside your text.
+        "#]],
+    );
+    check(
+        &stage.get("a"),
+        expect![[r#"
+        1
+        2
+        three
+        four
+        the user's
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_conflict_sends_nothing_and_shows_both_sides() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("a", "one\ntwo\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    stage.put("a", "uno\ntwo\n");
+    check(
+        &stage.watch("write_text_file", json!({ "path": "a", "content": "1\ntwo\n" })).await,
+        expect![[r#"
+            > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
+                input {"path":"$ROOT/a","content":"1\ntwo\n"}
+            < fs/read_text_file $ROOT/a
+            > update turn1_2 Failed
+                text "nothing was written: a: the text was changed since this session read it, and both changes touch the same lines: read it again\nAt line 1:\n--- you saw\none\n--- the file has now\nuno\n--- you would write\n1\n"
+                output "nothing was written: a: the text was changed since this session read it, and both changes touch the same lines: read it again\nAt line 1:\n--- you saw\none\n--- the file has now\nuno\n--- you would write\n1\n"
+            ! nothing was written: a: the text was changed since this session read it, and both changes touch the same lines: read it again
+            At line 1:
+            --- you saw
+            one
+            --- the file has now
+            uno
+            --- you would write
+            1
+        "#]],
+    );
+    assert_eq!(stage.get("a"), "uno\ntwo\n");
+}
+
+#[tokio::test]
+async fn what_the_editor_makes_of_a_write_is_told() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.editor.format(|_, text| text.replace("  ", " ").trim_end().to_owned() + "\n");
+    stage.put("a", "x = 1\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    check(
+        &stage.watch("write_text_file", json!({ "path": "a", "content": "x  =  2" })).await,
+        expect![[r#"
+            > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
+                input {"path":"$ROOT/a","content":"x  =  2"}
+            < fs/read_text_file $ROOT/a
+            > update turn1_2 @$ROOT/a:1
+                diff $ROOT/a "x = 1\n" -> "x  =  2"
+            > update turn1_2 InProgress
+            < fs/write_text_file $ROOT/a "x  =  2"
+            < fs/read_text_file $ROOT/a
+            > update turn1_2 Completed
+                diff $ROOT/a "x = 1\n" -> "x = 2\n"
+                output {"servedBy":"client","outcome":"replaced","readBack":true,"changedByEditor":true,"lines":1}
+            = Wrote a (1 line), through the editor.
+            The file was changed after it was written, by the editor's formatting or its user. It differs from what you sent:
+            @@ -1 +1 @@
+            -x  =  2
+            \ No newline at end of file
+            +x = 2
+        "#]],
+    );
+    // The model knows the formatted text now, so its next write is no merge.
+    check(
+        &stage.call("write_text_file", json!({ "path": "a", "content": "x = 3\n" })).await,
+        expect![[r#"
+            = Wrote a (1 line), through the editor.
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn endings_and_mark_of_a_file_are_kept() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("a", "\u{feff}one\r\ntwo\r\n");
+    check(
+        &stage.call("read_text_file", json!({ "path": "a" })).await,
+        expect![[r#"
+            = [a: all of it, 2 lines, read through the editor; its lines end in CRLF, and go on doing so]
+            one
+            two
+        "#]],
+    );
+    let edits = json!({ "path": "a", "edits": [{ "old_text": "one\ntwo", "new_text": "1\n2\n3" }] });
+    stage.call("edit_text_file", edits).await;
+    assert_eq!(stage.get("a"), "\u{feff}1\r\n2\r\n3\r\n");
+    stage.call("write_text_file", json!({ "path": "a", "content": "a\nb\n" })).await;
+    assert_eq!(stage.get("a"), "\u{feff}a\r\nb\r\n");
+}
+
+#[tokio::test]
+async fn a_file_that_was_not_read_is_not_replaced() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("a", "precious\n");
+    check(
+        &stage.watch("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
+        expect![[r#"
+            > tool_call turn1_1 "Write a" Edit Pending @$ROOT/a
+                input {"path":"$ROOT/a","content":"new\n"}
+            < fs/read_text_file $ROOT/a
+            > update turn1_1 @$ROOT/a:1
+                diff $ROOT/a "precious\n" -> "new\n"
+            > update turn1_1 Failed
+                diff $ROOT/a "precious\n" -> "new\n"
+                text "nothing was written: a: you have not read all of the text that would be replaced, or not since this session was loaded: read it first"
+                output "nothing was written: a: you have not read all of the text that would be replaced, or not since this session was loaded: read it first"
+            ! nothing was written: a: you have not read all of the text that would be replaced, or not since this session was loaded: read it first
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_was_deleted_is_not_brought_back_unseen() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("a", "old\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    let refused = Failure::ResourceNotFound { uri: None };
+    stage.editor.trouble("fs/read_text_file", Trouble::Refuses(refused.into()));
+    check(
+        &stage.call("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
+        expect![[r#"
+        ! nothing was written: a: the file was deleted since this session read it: read it again, then write it
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn whether_a_write_was_done_is_found_out_or_said_to_be_unknown() {
+    let mut told = String::new();
+    for trouble in [Trouble::Stalls, Trouble::StallsAfterwards, Trouble::Dies, Trouble::DiesAfterwards] {
+        let stage = Stage::open(Offers::ALL).await;
+        stage.put("a", "old\n");
+        stage.call("read_text_file", json!({ "path": "a" })).await;
+        stage.editor.trouble("fs/write_text_file", trouble.clone());
+        told += &format!("{trouble:?}\n");
+        told += &stage.call("write_text_file", json!({ "path": "a", "content": "new\n" })).await;
+    }
+    check(
+        &told,
+        expect![[r#"
+            Stalls
+            ! it is not known whether a was written: the editor did not answer fs/write_text_file within 0.2 s. Read it and compare before you write it again; do not simply repeat the call.
+            StallsAfterwards
+            = Wrote a (1 line), through the editor.
+            Dies
+            ! it is not known whether a was written: the connection to the editor is closed. Read it and compare before you write it again; do not simply repeat the call.
+            DiesAfterwards
+            ! it is not known whether a was written: the connection to the editor is closed. Read it and compare before you write it again; do not simply repeat the call.
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_write_that_cannot_be_read_again_says_so() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("a", "old\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    let editor = stage.editor.clone();
+    stage.editor.after("fs/write_text_file", move |_| {
+        editor.die();
+    });
+    check(
+        &stage.call("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
+        expect![[r#"
+            = Wrote a (1 line), through the editor.
+            It could not be read again to see what became of it: the connection to the editor is closed.
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn an_editor_that_only_writes_is_given_what_fits_the_disk() {
+    let stage = Stage::open(Offers { read: false, write: true, terminal: false }).await;
+    stage.save("a", "on disk\r\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    check(
+        &stage.watch("write_text_file", json!({ "path": "a", "content": "new\n" })).await,
+        expect![[r#"
+            > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
+                input {"path":"$ROOT/a","content":"new\n"}
+            > update turn1_2 @$ROOT/a:1
+                diff $ROOT/a "on disk\r\n" -> "new\r\n"
+            > update turn1_2 InProgress
+            < fs/write_text_file $ROOT/a "new\r\n"
+            > update turn1_2 Completed
+                output {"servedBy":"client","outcome":"replaced","readBack":false,"changedByEditor":false,"lines":1}
+            = Wrote a (1 line), through the editor.
+            It could not be read again to see what became of it: the agent's own machine does not have the new text yet.
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn without_an_editor_the_engine_writes_and_keeps_what_was_there() {
+    let stage = Stage::open(Offers::NONE).await;
+    stage.save("a", "one\ntwo\nthree\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    stage.save("a", "one\ntwo\nthree\nfour\n");
+    check(
+        &stage.watch("write_text_file", json!({ "path": "a", "content": "1\ntwo\nthree\n" })).await,
+        expect![[r#"
+            > tool_call turn1_2 "Write a" Edit Pending @$ROOT/a
+                input {"path":"$ROOT/a","content":"1\ntwo\nthree\n"}
+            > update turn1_2 @$ROOT/a:1
+                diff $ROOT/a "one\ntwo\nthree\nfour\n" -> "1\ntwo\nthree\nfour\n"
+            > update turn1_2 InProgress
+            > update turn1_2 Completed
+                output {"servedBy":"local","outcome":"merged","readBack":true,"changedByEditor":false,"lines":4}
+            = Wrote a (4 lines), on the agent's own machine.
+            Somebody changed the file since you read it; both changes are in it now. What came in:
+            @@ -3 +3,2 @@
+             three
+            +four
+        "#]],
+    );
+    assert_eq!(stage.saved("a"), "1\ntwo\nthree\nfour\n");
+    let engine = stage.toolbox.runtimes().engine().await.unwrap();
+    let changes = engine.workspace.changes(&Default::default()).unwrap();
+    let change = &changes.last().unwrap().change;
+    assert_eq!((change.origin.turn, change.origin.call.as_deref()), (Some(1), Some("turn1_2")));
+    assert!(stage.has_journal());
+}
+
+#[tokio::test]
+async fn writes_to_one_file_go_one_after_the_other() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("a", "one\ntwo\nthree\n");
+    let edit = |old: &str, new: &str| {
+        stage
+            .use_of("edit_text_file", json!({ "path": "a", "edits": [{ "old_text": old, "new_text": new }] }))
+    };
+    let (first, second, third) = (edit("one", "1"), edit("two", "2"), edit("three", "3"));
+    tokio::join!(stage.run(&first), stage.run(&second), stage.run(&third));
+    assert_eq!(stage.get("a"), "1\n2\n3\n");
+}
+
+#[tokio::test]
+async fn what_is_bowlines_own_is_out_of_reach() {
+    let stage = Stage::open(Offers::ALL).await;
+    // The rules cannot lie in a project at all; the journal's directory could be named through a link.
+    std::os::unix::fs::symlink(stage.path("../state"), stage.path("link")).unwrap();
+    std::fs::create_dir_all(stage.path("../state")).unwrap();
+    check(
+        &stage.call("write_text_file", json!({ "path": "link/x", "content": "" })).await,
+        expect![[r#"
+        ! permission denied: it may not be done here (lies outside the workspace)
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn where_one_reads_and_another_writes_that_is_said() {
+    // The editor has not heard of what was written on disk.
+    let stage = Stage::open(Offers { read: true, write: false, terminal: false }).await;
+    stage.save("a", "one\n");
+    stage.put("a", "one\n");
+    stage.call("read_text_file", json!({ "path": "a" })).await;
+    check(
+        &stage.call("write_text_file", json!({ "path": "a", "content": "two\n" })).await,
+        expect![[r#"
+        = Wrote a (1 line), on the agent's own machine.
+        It could not be read again to see what became of it: the editor does not have the new text yet.
+    "#]],
+    );
+    assert_eq!(stage.saved("a"), "two\n");
+}
+
+#[tokio::test]
+async fn a_file_that_is_too_large_for_the_engine_is_read_in_windows_and_not_edited() {
+    let set = |settings: &mut bowline_agent::settings::Settings| settings.workspace.max_read = 4000;
+    let stage = Stage::with(Offers::NONE, bowline_state::mode::Mode::Full, set, None).await;
+    stage.save("a", &"line\n".repeat(1000));
+    check(
+        &stage.call("read_text_file", json!({ "path": "a", "limit": 2 })).await,
+        expect![[r#"
+        = [a: lines 1-2, read on the agent's own machine]
+        line
+        line
+        [continue with line=3]
+    "#]],
+    );
+    check(
+        &stage.call("read_text_file", json!({ "path": "a" })).await,
+        expect![[r#"
+        ! a: the agent's own machine says: these lines of $ROOT/a have more than 4000 bytes: ask for fewer
+    "#]],
+    );
+    let edit = json!({ "path": "a", "old_text": "line", "new_text": "x" });
+    check(
+        &stage.call("edit_text_file", edit).await,
+        expect![[r#"
+        ! nothing was written: a: the agent's own machine says: $ROOT/a has 5000 bytes, a read gives at most 4000: read a window with line and limit: it is too large to be edited so, use a command
+    "#]],
+    );
+}

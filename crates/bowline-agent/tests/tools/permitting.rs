@@ -1,0 +1,694 @@
+//! Asking first: rules, modes, answers that hold, answers that are none.
+
+use std::sync::{Arc, mpsc};
+
+use bowline_agent::settings::Log;
+use bowline_agent::tools::mcp::{McpAnswer, McpSource};
+use bowline_state::conversation::ToolSpec;
+use bowline_state::failure::Failure;
+use bowline_state::mode::Mode;
+use bowline_state::schema::v1::PermissionOptionKind::{AllowAlways, RejectAlways, RejectOnce};
+use bowline_workspace::approvals::BoxFuture;
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+use test_support::editor::{Offers, Says};
+
+use crate::stage::Stage;
+
+fn check(actual: &str, expected: Expect) {
+    expected.assert_eq(actual);
+}
+
+async fn asking() -> Stage {
+    Stage::with(Offers::ALL, Mode::Ask, |_| (), None).await
+}
+
+fn write(content: &str) -> Value {
+    json!({ "path": "src/a.rs", "content": content })
+}
+
+#[tokio::test]
+async fn a_write_is_shown_asked_about_and_done() {
+    let stage = asking().await;
+    stage.put("src/a.rs", "old\n");
+    check(
+        &stage.watch("write_text_file", write("new\n")).await,
+        expect![[r#"
+            > tool_call turn1_1 "Write src/a.rs" Edit Pending @$ROOT/src/a.rs
+                input {"path":"$ROOT/src/a.rs","content":"new\n"}
+            < fs/read_text_file $ROOT/src/a.rs
+            > update turn1_1 @$ROOT/src/a.rs:1
+                diff $ROOT/src/a.rs "old\n" -> "new\n"
+            < session/request_permission turn1_1 "Write src/a.rs"
+                diff $ROOT/src/a.rs "old\n" -> "new\n"
+                allow_once: Allow once
+                allow_always: Always allow edits of the file src/a.rs
+                allow_always_wider: Always allow edits of files in src and below
+                reject_once: Reject
+                reject_always: Always reject edits of the file src/a.rs
+            < fs/read_text_file $ROOT/src/a.rs
+            > update turn1_1 InProgress
+            < fs/write_text_file $ROOT/src/a.rs "new\n"
+            < fs/read_text_file $ROOT/src/a.rs
+            > update turn1_1 Completed
+                output {"servedBy":"client","outcome":"replaced what was not seen","readBack":true,"changedByEditor":false,"lines":1}
+            = Wrote src/a.rs (1 line), through the editor.
+            You had not read this file; other text was in it and has been replaced.
+        "#]],
+    );
+    check(
+        &stage.audited().await,
+        expect![[r#"
+        fs/write allowed by person (begins)
+        fs/write allowed by person
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_no_reaches_the_model_with_its_reason() {
+    let stage = asking().await;
+    stage.put("src/a.rs", "old\n");
+    stage.editor.say(Says::Kind(RejectOnce));
+    check(
+        &stage.watch("write_text_file", write("new\n")).await,
+        expect![[r#"
+            > tool_call turn1_1 "Write src/a.rs" Edit Pending @$ROOT/src/a.rs
+                input {"path":"$ROOT/src/a.rs","content":"new\n"}
+            < fs/read_text_file $ROOT/src/a.rs
+            > update turn1_1 @$ROOT/src/a.rs:1
+                diff $ROOT/src/a.rs "old\n" -> "new\n"
+            < session/request_permission turn1_1 "Write src/a.rs"
+                diff $ROOT/src/a.rs "old\n" -> "new\n"
+                allow_once: Allow once
+                allow_always: Always allow edits of the file src/a.rs
+                allow_always_wider: Always allow edits of files in src and below
+                reject_once: Reject
+                reject_always: Always reject edits of the file src/a.rs
+            > update turn1_1 Failed
+                diff $ROOT/src/a.rs "old\n" -> "new\n"
+                text "permission denied: the user said no; do something else, or ask what to do instead"
+                output "permission denied: the user said no; do something else, or ask what to do instead"
+            ! permission denied: the user said no; do something else, or ask what to do instead
+        "#]],
+    );
+    stage.editor.say(Says::NoBecause("the user said no: use tabs"));
+    check(
+        &stage.call("write_text_file", write("new\n")).await,
+        expect![[r#"
+        ! permission denied: the user said no: use tabs
+    "#]],
+    );
+    assert_eq!(stage.get("src/a.rs"), "old\n");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_a_no() {
+    let stage = asking().await;
+    let mut told = String::new();
+    for says in [
+        Says::Id("yes"),
+        Says::Fails(Failure::UnknownMethod { method: None }.into()),
+        Says::Fails(Failure::Internal { reason: "no window".to_owned() }.into()),
+    ] {
+        stage.editor.say(says);
+        told += &stage.call("write_text_file", write("new\n")).await;
+    }
+    check(
+        &told,
+        expect![[r#"
+        ! permission denied: the editor's answer is no permission: permission option yes was not offered
+        ! permission denied: the editor cannot ask its user for permission (it does not know session/request_permission); a mode that asks less, or a rule of the user's, would allow it
+        ! permission denied: the editor could not ask its user: no window
+    "#]],
+    );
+    assert_eq!(stage.get("src/a.rs"), "");
+}
+
+#[tokio::test]
+async fn a_cancelled_question_cancels_the_turn() {
+    let stage = asking().await;
+    stage.editor.say(Says::Cancelled);
+    check(
+        &stage.call("write_text_file", write("new\n")).await,
+        expect![[r#"
+        cancelled
+    "#]],
+    );
+    check(
+        &stage.audited().await,
+        expect![[r#"
+        fs/write cancelled by nobody (the turn was cancelled)
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_withdraws_its_question() {
+    let stage = asking().await;
+    stage.editor.say(Says::Nothing);
+    let call = stage.use_of("write_text_file", write("new\n"));
+    tokio::select! {
+        _ = stage.run(&call) => unreachable!("nobody answers"),
+        () = stage.editor.until("session/request_permission") => {}
+    }
+    stage.editor.until("$/cancel_request for session/request_permission").await;
+    stage.toolbox.clean_up().await;
+    assert_eq!(stage.get("src/a.rs"), "");
+}
+
+#[tokio::test]
+async fn always_is_remembered_in_the_users_own_file() {
+    let stage = asking().await;
+    stage.editor.say(Says::Kind(AllowAlways));
+    stage.call("write_text_file", write("one\n")).await;
+    // Not asked again for this file, but for another.
+    check(
+        &stage.watch("write_text_file", write("two\n")).await,
+        expect![[r#"
+            > tool_call turn1_2 "Write src/a.rs" Edit Pending @$ROOT/src/a.rs
+                input {"path":"$ROOT/src/a.rs","content":"two\n"}
+            < fs/read_text_file $ROOT/src/a.rs
+            > update turn1_2 @$ROOT/src/a.rs:1
+                diff $ROOT/src/a.rs "one\n" -> "two\n"
+            > update turn1_2 InProgress
+            < fs/write_text_file $ROOT/src/a.rs "two\n"
+            < fs/read_text_file $ROOT/src/a.rs
+            > update turn1_2 Completed
+                output {"servedBy":"client","outcome":"replaced","readBack":true,"changedByEditor":false,"lines":1}
+            = Wrote src/a.rs (1 line), through the editor.
+        "#]],
+    );
+    stage.editor.say(Says::Kind(RejectAlways));
+    stage.call("write_text_file", json!({ "path": "b", "content": "" })).await;
+    check(
+        &stage.call("write_text_file", json!({ "path": "b", "content": "" })).await,
+        expect![[r#"
+            ! permission denied: a rule of the user's denies it
+        "#]],
+    );
+    check(
+        &stage.kept_rules(),
+        expect![[r#"
+        [[workspaces."$ROOT".rules]]
+        effect = "allow"
+        kinds = ["write"]
+        path = "$ROOT/src/a.rs"
+
+        [[workspaces."$ROOT".rules]]
+        effect = "deny"
+        kinds = ["write"]
+        path = "$ROOT/b"
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn always_for_a_directory_is_another_option() {
+    let stage = asking().await;
+    stage.editor.say(Says::Id("allow_always_wider"));
+    stage.call("write_text_file", write("one\n")).await;
+    let other = json!({ "path": "src/deep/b.rs", "content": "b\n" });
+    check(
+        &stage.watch("write_text_file", other).await,
+        expect![[r#"
+            > tool_call turn1_2 "Write src/deep/b.rs" Edit Pending @$ROOT/src/deep/b.rs
+                input {"path":"$ROOT/src/deep/b.rs","content":"b\n"}
+            < fs/read_text_file $ROOT/src/deep/b.rs
+            > update turn1_2 @$ROOT/src/deep/b.rs:1
+                diff $ROOT/src/deep/b.rs nothing -> "b\n"
+            > update turn1_2 InProgress
+            < fs/write_text_file $ROOT/src/deep/b.rs "b\n"
+            < fs/read_text_file $ROOT/src/deep/b.rs
+            > update turn1_2 Completed
+                output {"servedBy":"client","outcome":"created","readBack":true,"changedByEditor":false,"lines":1}
+            = Created src/deep/b.rs (1 line), through the editor.
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_changes_under_the_question_is_shown_again() {
+    let stage = asking().await;
+    stage.put("src/a.rs", "one\ntwo\nthree\n");
+    stage.call("read_text_file", json!({ "path": "src/a.rs" })).await;
+    let path = stage.path("src/a.rs");
+    stage.editor.after("session/request_permission", move |documents| {
+        documents.insert(path, "one\ntwo\nthree\nfour\n".to_owned());
+    });
+    let log = stage.watch("write_text_file", write("1\ntwo\nthree\n")).await;
+    let asked: Vec<&str> =
+        log.lines().filter(|line| line.contains("diff") || line.starts_with("< ")).collect();
+    check(
+        &asked.join("\n"),
+        expect![[r#"
+        < fs/read_text_file $ROOT/src/a.rs
+            diff $ROOT/src/a.rs "one\ntwo\nthree\n" -> "1\ntwo\nthree\n"
+        < session/request_permission turn1_2 "Write src/a.rs"
+            diff $ROOT/src/a.rs "one\ntwo\nthree\n" -> "1\ntwo\nthree\n"
+        < fs/read_text_file $ROOT/src/a.rs
+        < fs/read_text_file $ROOT/src/a.rs
+            diff $ROOT/src/a.rs "one\ntwo\nthree\nfour\n" -> "1\ntwo\nthree\nfour\n"
+        < session/request_permission turn1_2 "Write src/a.rs"
+            diff $ROOT/src/a.rs "one\ntwo\nthree\nfour\n" -> "1\ntwo\nthree\nfour\n"
+        < fs/read_text_file $ROOT/src/a.rs
+        < fs/write_text_file $ROOT/src/a.rs "1\ntwo\nthree\nfour\n"
+        < fs/read_text_file $ROOT/src/a.rs"#]],
+    );
+    assert_eq!(stage.get("src/a.rs"), "1\ntwo\nthree\nfour\n");
+}
+
+#[tokio::test]
+async fn modes_decide_what_is_asked_and_offered() {
+    let mut told = String::new();
+    for mode in Mode::ALL {
+        let stage = Stage::with(Offers::ALL, mode, |_| (), None).await;
+        stage.put(".env", "SECRET=1\n");
+        let names: Vec<String> = stage.toolbox.specs(mode).iter().map(|spec| spec.name.clone()).collect();
+        told += &format!("{}: {}\n", mode.id(), names.join(" "));
+        for (name, input) in [
+            ("read_text_file", json!({ "path": ".env" })),
+            ("write_text_file", write("x\n")),
+            ("write_text_file", json!({ "path": ".env", "content": "" })),
+            ("execute", json!({ "command": "make" })),
+        ] {
+            let log = stage.watch(name, input).await;
+            let asked = if log.contains("session/request_permission") { "asked" } else { "not asked" };
+            told += &format!(
+                "  {name} {asked} {}\n",
+                log.lines().rfind(|line| line.starts_with(['=', '!'])).unwrap()
+            );
+        }
+    }
+    check(
+        &told,
+        expect![[r#"
+            read-only: read_text_file list_directory search_text execute_output execute_kill update_plan
+              read_text_file asked = [.env: all of it, 1 line, read through the editor]
+              write_text_file not asked ! write_text_file changes or runs something, which the mode read-only does not allow
+              write_text_file not asked ! write_text_file changes or runs something, which the mode read-only does not allow
+              execute not asked ! execute changes or runs something, which the mode read-only does not allow
+            ask: read_text_file write_text_file edit_text_file execute list_directory search_text execute_output execute_kill update_plan
+              read_text_file asked = [.env: all of it, 1 line, read through the editor]
+              write_text_file asked = Created src/a.rs (1 line), through the editor.
+              write_text_file asked = Wrote .env (0 lines), through the editor.
+              execute asked = [`make` ended with exit code 0, through the editor, N s]
+            accept-edits: read_text_file write_text_file edit_text_file execute list_directory search_text execute_output execute_kill update_plan
+              read_text_file asked = [.env: all of it, 1 line, read through the editor]
+              write_text_file not asked = Created src/a.rs (1 line), through the editor.
+              write_text_file asked = Wrote .env (0 lines), through the editor.
+              execute asked = [`make` ended with exit code 0, through the editor, N s]
+            full: read_text_file write_text_file edit_text_file execute list_directory search_text execute_output execute_kill update_plan
+              read_text_file asked = [.env: all of it, 1 line, read through the editor]
+              write_text_file not asked = Created src/a.rs (1 line), through the editor.
+              write_text_file asked = Wrote .env (0 lines), through the editor.
+              execute not asked = [`make` ended with exit code 0, through the editor, N s]
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_stricter_mode_holds_for_the_call_that_runs() {
+    let mut told = String::new();
+    // The switch comes while the editor reads the file: before the question, and after the answer to it.
+    for (from, to, reads) in [
+        (Mode::Full, Mode::ReadOnly, 1),
+        (Mode::Full, Mode::Ask, 1),
+        (Mode::Ask, Mode::ReadOnly, 2),
+        (Mode::ReadOnly, Mode::Full, 1),
+    ] {
+        let stage = Stage::with(Offers::ALL, from, |_| (), None).await;
+        stage.put("src/a.rs", "old\n");
+        for _ in 1..reads {
+            stage.editor.after("fs/read_text_file", |_| ());
+        }
+        let permissions = stage.toolbox.permissions().clone();
+        stage.editor.after("fs/read_text_file", move |_| permissions.set_mode(to));
+        let log = stage.watch("write_text_file", write("new\n")).await;
+        let asked = if log.contains("session/request_permission") { "asked" } else { "not asked" };
+        let last = log.lines().rfind(|line| line.starts_with(['=', '!'])).unwrap();
+        told += &format!("{} to {}: {asked} {last}\n", from.id(), to.id());
+        told += &format!(
+            "  {:?}, then in mode {}\n",
+            stage.get("src/a.rs"),
+            stage.toolbox.permissions().mode().id()
+        );
+    }
+    check(
+        &told,
+        expect![[r#"
+        full to read-only: not asked ! permission denied: the user has switched to the mode read-only, which does not allow it
+          "old\n", then in mode read-only
+        full to ask: asked = Wrote src/a.rs (1 line), through the editor.
+          "new\n", then in mode ask
+        ask to read-only: asked ! permission denied: the user has switched to the mode read-only, which does not allow it
+          "old\n", then in mode read-only
+        read-only to full: not asked ! write_text_file changes or runs something, which the mode read-only does not allow
+          "old\n", then in mode read-only
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn no_rule_allows_a_change_in_a_mode_that_has_none() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.put("src/a.rs", "old\n");
+    stage.rules("[[rules]]\neffect = \"allow\"\nkinds = [\"write\"]\npath = \"src/**\"\n");
+    let permissions = stage.toolbox.permissions().clone();
+    stage.editor.after("fs/read_text_file", move |_| permissions.set_mode(Mode::ReadOnly));
+    check(
+        &stage.call("write_text_file", write("new\n")).await,
+        expect![[r#"
+        ! permission denied: the user has switched to the mode read-only, which does not allow it
+    "#]],
+    );
+    check(
+        &stage.audited().await,
+        expect![[r#"
+        fs/write denied by preset: read-only (the user has switched to the mode read-only, which does not allow it)
+    "#]],
+    );
+    assert_eq!(stage.get("src/a.rs"), "old\n");
+}
+
+#[tokio::test]
+async fn rules_of_the_user_go_before_the_mode() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.rules(
+        "[[rules]]\neffect = \"deny\"\nkinds = [\"write\"]\npath = \"src/**\"\nnote = \"hands off\"\n",
+    );
+    check(
+        &stage.watch("write_text_file", write("new\n")).await,
+        expect![[r#"
+            > tool_call turn1_1 "Write src/a.rs" Edit Pending @$ROOT/src/a.rs
+                input {"path":"$ROOT/src/a.rs","content":"new\n"}
+            < fs/read_text_file $ROOT/src/a.rs
+            > update turn1_1 @$ROOT/src/a.rs:1
+                diff $ROOT/src/a.rs nothing -> "new\n"
+            > update turn1_1 Failed
+                diff $ROOT/src/a.rs nothing -> "new\n"
+                text "rule 1 of $BASE/config/policy.toml (deny write: path `src/**`), noted: hands off"
+                output "permission denied: a rule of the user's denies it"
+            ! permission denied: a rule of the user's denies it
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn the_stricter_of_the_users_preset_and_the_mode_holds() {
+    let (sender, lines) = mpsc::sync_channel(64);
+    let log = Log::new(move |line| sender.send(line.to_owned()).unwrap());
+    let mut told = String::new();
+    for preset in [None, Some("deny"), Some("read-only"), Some("ask"), Some("accept-edits"), Some("full")] {
+        for mode in [Mode::Ask, Mode::Full] {
+            let log = log.clone();
+            let stage = Stage::with(Offers::ALL, mode, |settings| settings.log = log, None).await;
+            if let Some(preset) = preset {
+                // For this workspace alone, and another for all.
+                let root = stage.path("").trim_end_matches('/').to_owned();
+                stage.rules(&format!("preset = \"full\"\n[workspaces.{root:?}]\npreset = {preset:?}\n"));
+            }
+            let log = stage.watch("write_text_file", write("new\n")).await;
+            let asked = if log.contains("session/request_permission") { "asked" } else { "not asked" };
+            let last = log.lines().rfind(|line| line.starts_with(['=', '!'])).unwrap();
+            let limit = stage.toolbox.permissions().limit().await;
+            let limit = limit.map(|preset| format!(" (held to {preset})")).unwrap_or_default();
+            told += &format!("{} in {}: {asked}{limit} {last}\n", preset.unwrap_or("nothing"), mode.id());
+        }
+    }
+    check(
+        &told,
+        expect![[r#"
+        nothing in ask: asked = Created src/a.rs (1 line), through the editor.
+        nothing in full: not asked = Created src/a.rs (1 line), through the editor.
+        deny in ask: not asked (held to deny) ! permission denied: the user's settings deny it (no rule covers it, and preset deny denies writes)
+        deny in full: not asked (held to deny) ! permission denied: the user's settings deny it (no rule covers it, and preset deny denies writes)
+        read-only in ask: not asked (held to read-only) ! permission denied: the user's settings deny it (no rule covers it, and preset read-only denies writes)
+        read-only in full: not asked (held to read-only) ! permission denied: the user's settings deny it (no rule covers it, and preset read-only denies writes)
+        ask in ask: asked = Created src/a.rs (1 line), through the editor.
+        ask in full: asked (held to ask) = Created src/a.rs (1 line), through the editor.
+        accept-edits in ask: asked = Created src/a.rs (1 line), through the editor.
+        accept-edits in full: not asked (held to accept-edits) = Created src/a.rs (1 line), through the editor.
+        full in ask: asked = Created src/a.rs (1 line), through the editor.
+        full in full: not asked = Created src/a.rs (1 line), through the editor.
+    "#]],
+    );
+    let mut logged = String::new();
+    for line in lines.try_iter().filter(|line: &String| line.contains("preset")) {
+        logged += &format!("{line}\n");
+    }
+    check(
+        &logged,
+        expect![[r#"
+        the user's rules state the preset deny, which is stricter than the mode ask and holds in its place
+        the user's rules state the preset deny, which is stricter than the mode full and holds in its place
+        the user's rules state the preset read-only, which is stricter than the mode ask and holds in its place
+        the user's rules state the preset read-only, which is stricter than the mode full and holds in its place
+        the user's rules state the preset ask, which is stricter than the mode full and holds in its place
+        the user's rules state the preset accept-edits, which is stricter than the mode full and holds in its place
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn rules_that_cannot_be_read_allow_nothing() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.rules("nonsense");
+    check(
+        &stage.call("write_text_file", write("new\n")).await,
+        expect![[r#"
+            ! nothing was done: the user's rules or the audit log cannot be used, and the user has to see to that
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn what_lies_outside_is_asked_about_and_not_written() {
+    let stage = asking().await;
+    stage.editor.put("/etc/hosts", "localhost\n");
+    check(
+        &stage.watch("read_text_file", json!({ "path": "/etc/hosts" })).await,
+        expect![[r#"
+            > tool_call turn1_1 "Read /etc/hosts" Read Pending @/etc/hosts
+                input {"path":"/etc/hosts"}
+            < session/request_permission turn1_1 "Read /etc/hosts"
+                text "Careful: outside the workspace: /etc/hosts"
+                allow_once: Allow once
+                reject_once: Reject
+            > update turn1_1 InProgress
+            < fs/read_text_file /etc/hosts
+            > update turn1_1 Completed
+                text "localhost\n"
+                output {"servedBy":"client","firstLine":1,"lines":1,"totalLines":1}
+            = [/etc/hosts: all of it, 1 line, read through the editor]
+            localhost
+        "#]],
+    );
+    check(
+        &stage.call("write_text_file", json!({ "path": "/etc/hosts", "content": "" })).await,
+        expect![[r#"
+            ! permission denied: it may not be done here (lies outside the workspace)
+        "#]],
+    );
+}
+
+struct Weather;
+
+impl McpSource for Weather {
+    fn specs(&self) -> Vec<ToolSpec> {
+        let spec = |name: &str| ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            schema: json!({ "type": "object" }),
+        };
+        vec![spec("mcp__weather__today")]
+    }
+
+    fn call<'a>(&'a self, _: &'a str, input: &'a Value) -> BoxFuture<'a, McpAnswer> {
+        Box::pin(
+            async move { McpAnswer { text: format!("sunny in {}", input["city"]), ..McpAnswer::default() } },
+        )
+    }
+}
+
+#[tokio::test]
+async fn tools_of_mcp_servers_are_asked_about_and_remembered_for_the_session() {
+    let stage = Stage::with(Offers::ALL, Mode::Ask, |_| (), Some(Arc::new(Weather))).await;
+    let call = || json!({ "city": "Kiel" });
+    stage.editor.say(Says::Kind(RejectOnce));
+    check(
+        &stage.watch("mcp__weather__today", call()).await,
+        expect![[r#"
+            > tool_call turn1_1 "Call weather: today" Other Pending
+                text "```\n{\n  \"city\": \"Kiel\"\n}\n```"
+                input {"city":"Kiel"}
+            < session/request_permission turn1_1 "Call weather: today"
+                text "```\n{\n  \"city\": \"Kiel\"\n}\n```"
+                allow_once: Allow once
+                allow_session: Allow in this session, with any arguments: mcp__weather__today
+                reject_once: Reject
+                reject_session: Reject in this session, with any arguments: mcp__weather__today
+            > update turn1_1 Failed
+                text "```\n{\n  \"city\": \"Kiel\"\n}\n```"
+                text "permission denied: the user said no; do something else, or ask what to do instead"
+                output "permission denied: the user said no; do something else, or ask what to do instead"
+            ! permission denied: the user said no; do something else, or ask what to do instead
+        "#]],
+    );
+    stage.editor.say(Says::Kind(AllowAlways));
+    stage.call("mcp__weather__today", call()).await;
+    check(
+        &stage.watch("mcp__weather__today", call()).await,
+        expect![[r#"
+            > tool_call turn1_3 "Call weather: today" Other Pending
+                text "```\n{\n  \"city\": \"Kiel\"\n}\n```"
+                input {"city":"Kiel"}
+            > update turn1_3 InProgress
+            > update turn1_3 Completed
+                text "sunny in \"Kiel\""
+                output {"text":"sunny in \"Kiel\"","images":0}
+            = sunny in "Kiel"
+        "#]],
+    );
+}
+
+#[tokio::test]
+async fn a_rule_that_denies_beats_an_older_yes_for_the_session() {
+    let stage = Stage::with(Offers::ALL, Mode::Ask, |_| (), Some(Arc::new(Weather))).await;
+    stage.editor.say(Says::Kind(AllowAlways));
+    let mut told = stage.call("mcp__weather__today", json!({ "city": "Kiel" })).await;
+    stage.rules("[[rules]]\neffect = \"deny\"\nkinds = [\"execute\"]\neverything = true\n");
+    told += &stage.call("mcp__weather__today", json!({ "city": "Kiel" })).await;
+    check(
+        &told,
+        expect![[r#"
+        = sunny in "Kiel"
+        ! permission denied: a rule of the user's denies it
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_too_late_is_not_kept() {
+    let stage = Stage::with(Offers::ALL, Mode::Ask, |_| (), Some(Arc::new(Weather))).await;
+    stage.rules("");
+    stage.editor.say(Says::Kind(AllowAlways));
+    let file = stage.path("").replace("/project/", "/config/policy.toml");
+    // The user denies it by a rule before the answer is there.
+    let deny = "[[rules]]\neffect = \"deny\"\nkinds = [\"execute\"]\neverything = true\n";
+    stage.editor.after("session/request_permission", move |_| std::fs::write(file, deny).unwrap());
+    let mut told = stage.call("mcp__weather__today", json!({ "city": "Kiel" })).await;
+    stage.rules("");
+    stage.editor.say(Says::Kind(RejectOnce));
+    told += &stage.call("mcp__weather__today", json!({ "city": "Kiel" })).await;
+    check(
+        &told,
+        expect![[r#"
+            ! permission denied: a rule of the user's denies it
+            ! permission denied: the user said no; do something else, or ask what to do instead
+        "#]],
+    );
+}
+
+struct Many;
+
+impl McpSource for Many {
+    fn specs(&self) -> Vec<ToolSpec> {
+        let spec = |at: usize| ToolSpec {
+            name: format!("mcp__many__{at}"),
+            description: String::new(),
+            schema: json!({ "type": "object" }),
+        };
+        (0..258).map(spec).collect()
+    }
+
+    fn call<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, McpAnswer> {
+        Box::pin(async { McpAnswer::default() })
+    }
+}
+
+#[tokio::test]
+async fn of_too_many_answers_for_the_session_the_oldest_yes_is_forgotten() {
+    let stage = Stage::with(Offers::ALL, Mode::Ask, |_| (), Some(Arc::new(Many))).await;
+    for at in 0..258 {
+        stage.editor.say(Says::Kind(if at == 0 { RejectAlways } else { AllowAlways }));
+        stage.call(&format!("mcp__many__{at}"), json!({})).await;
+    }
+    let mut told = String::new();
+    for at in [0, 257, 3, 1, 2] {
+        let log = stage.watch(&format!("mcp__many__{at}"), json!({})).await;
+        let asked = if log.contains("session/request_permission") { "asked" } else { "not asked" };
+        told += &format!("{at}: {asked}\n");
+    }
+    check(
+        &told,
+        expect![[r#"
+        0: not asked
+        257: not asked
+        3: not asked
+        1: asked
+        2: asked
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn an_option_that_lasts_says_what_it_covers_and_no_less() {
+    let stage = asking().await;
+    let root = stage.path("").trim_end_matches('/').to_owned();
+    let long = format!("cargo test {}", "a".repeat(200));
+    let mut told = String::new();
+    for (name, input) in [
+        ("execute", json!({ "command": "make test", "cwd": "vendor" })),
+        ("execute", json!({ "command": format!("rm -rf /mnt{root}/x") })),
+        ("execute", json!({ "command": format!("{root}/run.sh a") })),
+        ("execute", json!({ "command": long })),
+        ("execute", json!({ "command": format!("{long} | sh") })),
+        ("execute", json!({ "command": format!("./{}", "b".repeat(200)) })),
+        ("write_text_file", json!({ "path": "a.rs", "content": "" })),
+        ("write_text_file", json!({ "path": "the file/files in/a b", "content": "" })),
+        ("write_text_file", json!({ "path": format!("{}/c", "d".repeat(170)), "content": "" })),
+    ] {
+        stage.editor.say(Says::Kind(RejectOnce));
+        let log = stage.watch(name, input).await;
+        let asked = log.lines().skip_while(|line| !line.contains("session/request_permission"));
+        let options = asked.filter(|line| line.contains("llow_always") || line.contains("reject_always"));
+        told += &options.map(|line| format!("{}\n", line.trim())).collect::<String>();
+        told += "\n";
+    }
+    check(
+        &told,
+        expect![[r#"
+        allow_always: Always allow exactly `make test` in any directory of the project
+        allow_always_wider: Always allow commands that start with `make test` in any directory of the project
+        reject_always: Always reject exactly `make test` in any directory of the project
+
+        allow_always: Always allow exactly `rm -rf /mnt$ROOT/x` in any directory of the project
+        reject_always: Always reject exactly `rm -rf /mnt$ROOT/x` in any directory of the project
+
+        allow_always: Always allow exactly `$ROOT/run.sh a` in any directory of the project
+        allow_always_wider: Always allow commands that start with `$ROOT/run.sh` in any directory of the project
+        reject_always: Always reject exactly `$ROOT/run.sh a` in any directory of the project
+
+        allow_always: Always allow exactly this command in any directory of the project
+        allow_always_wider: Always allow commands that start with `cargo test` in any directory of the project
+        reject_always: Always reject exactly this command in any directory of the project
+
+        allow_always: Always allow exactly this command in any directory of the project
+        reject_always: Always reject exactly this command in any directory of the project
+
+        allow_always: Always allow exactly this command in any directory of the project
+        reject_always: Always reject exactly this command in any directory of the project
+
+        allow_always: Always allow edits of the file a.rs
+        allow_always_wider: Always allow edits of files in $ROOT and below
+        reject_always: Always reject edits of the file a.rs
+
+        allow_always: Always allow edits of the file the file/files in/a b
+        allow_always_wider: Always allow edits of files in the file/files in and below
+        reject_always: Always reject edits of the file the file/files in/a b
+
+
+    "#]],
+    );
+}
