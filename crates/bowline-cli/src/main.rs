@@ -1,6 +1,8 @@
 //! The `bowline` binary.
 
+mod agent;
 mod demo;
+mod places;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,8 @@ enum Command {
     /// Takes a short tour on a scratch project: a real agent and a real client, two processes over a pipe, every step
     /// checked. Needs no key and no network.
     Demo,
+    /// The agent, for editors to start: speaks ACP on stdin and stdout. Works without a key by the offline model
+    Agent(agent::AgentArguments),
     /// The agent of the demo, started by the demo itself.
     #[command(name = "__demo-agent", hide = true)]
     DemoAgent,
@@ -40,13 +44,17 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.into()),
     };
+    let done = |()| ExitCode::SUCCESS;
     let result = match arguments.command {
-        Command::Demo => runtime.block_on(demo::run()),
-        Command::DemoAgent => runtime.block_on(demo::agent::run()).map_err(Into::into),
-        Command::Supervisor => Ok(()),
+        Command::Demo => runtime.block_on(demo::run()).map(done),
+        Command::Agent(arguments) => runtime.block_on(agent::run(arguments)),
+        Command::DemoAgent => runtime.block_on(demo::agent::run()).map(done).map_err(Into::into),
+        Command::Supervisor => Ok(ExitCode::SUCCESS),
     };
+    // What still works on the disk need not be waited for: a thread that reads stdin would never end.
+    runtime.shutdown_background();
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => fail(&error),
     }
 }

@@ -1,0 +1,68 @@
+//! Where the user's own things are: the directories of the XDG specification, below `$HOME`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+
+/// Where the user's own things are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// Sessions, journals, audit logs.
+    pub(crate) state: PathBuf,
+    /// The directory of `policy.toml` and of stored keys.
+    pub(crate) config: PathBuf,
+    /// Anchors of audit logs: elsewhere than the logs.
+    pub(crate) anchors: PathBuf,
+}
+
+impl Places {
+    /// Returns the places of whoever has this environment.
+    ///
+    /// # Errors
+    /// Says that there is no home.
+    pub(crate) fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+        // The specification has relative paths ignored.
+        let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let base = |name: &str, below: &str| {
+            let home = || absolute("HOME").map(|home| home.join(below));
+            let found = absolute(name).or_else(home);
+            let found = found.with_context(|| format!("set HOME or {name} to an absolute path"))?;
+            anyhow::Ok(found.join("bowline"))
+        };
+        Ok(Self {
+            state: base("XDG_STATE_HOME", ".local/state")?,
+            config: base("XDG_CONFIG_HOME", ".config")?,
+            anchors: base("XDG_DATA_HOME", ".local/share")?.join("anchors"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> String {
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, it)| it.into());
+        match Places::of(variable) {
+            Ok(Places { state, config, anchors }) => {
+                format!("{} {} {}", state.display(), config.display(), anchors.display())
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn places_are_those_of_the_specification() {
+        assert_eq!(
+            of(&[("HOME", "/h")]),
+            "/h/.local/state/bowline /h/.config/bowline /h/.local/share/bowline/anchors"
+        );
+        assert_eq!(
+            of(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s"), ("XDG_CONFIG_HOME", "relative")]),
+            "/s/bowline /h/.config/bowline /h/.local/share/bowline/anchors"
+        );
+        assert_eq!(of(&[]), "set HOME or XDG_STATE_HOME to an absolute path");
+    }
+}
