@@ -8,6 +8,7 @@ use crate::programs::{root, run, transcript};
 const COMMANDS: &[(&str, Shows)] = &[
     ("cargo run --release -- demo", Shows::ChecksHold),
     ("cargo run --release -- --help", Shows::Usage),
+    ("cargo run --release -- agent --help", Shows::Usage),
     ("cargo build -p bowline-wire --examples", Shows::Success),
     ("cargo run -p bowline-wire --example client -- target/debug/examples/agent", Shows::EndOfTurn),
     ("cargo run -p bowline-workspace --example workspace", Shows::Undone),

@@ -1,0 +1,114 @@
+//! What the agent survives: `F…` are the rows of the faults that agents owe an answer to.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::program::{Program, Scene};
+
+mod cancelling;
+mod clients;
+mod disks;
+mod editors;
+mod ending;
+mod injected;
+mod killing;
+mod lines;
+mod servers;
+
+/// Returns the updates of a session among some messages.
+fn updates<'m>(messages: &'m [Value], session: &str) -> Vec<&'m Value> {
+    let of = messages.iter().filter(|message| message["params"]["sessionId"] == session);
+    of.map(|message| &message["params"]["update"]).filter(|update| update.is_object()).collect()
+}
+
+/// Returns the tool calls that have begun and not ended, by what some messages tell of a session.
+fn open_calls(messages: &[Value], session: &str) -> Vec<String> {
+    let mut open: Vec<String> = Vec::new();
+    for update in updates(messages, session) {
+        let Some(id) = update["toolCallId"].as_str() else { continue };
+        if update["sessionUpdate"] == "tool_call" {
+            open.push(id.to_owned());
+        }
+        if update["status"] == "completed" || update["status"] == "failed" {
+            open.retain(|known| known != id);
+        }
+    }
+    open
+}
+
+/// Loads a session as another client would, and returns what it is told: one line for every message and every call.
+async fn replayed(program: &mut Program, scene: &Scene, session: &str) -> String {
+    let before = program.seen.len();
+    let open = serde_json::json!({"sessionId": session, "cwd": scene.project(), "mcpServers": []});
+    program.call("session/load", open).await;
+    let line = |update: &Value| {
+        let text = update["content"]["text"].as_str().unwrap_or_default();
+        match update["sessionUpdate"].as_str()? {
+            "user_message_chunk" => Some(format!("> {text}\n")),
+            "agent_message_chunk" => Some(format!("< {text}\n")),
+            "tool_call" => Some(format!("{}: {}\n", update["title"].as_str()?, update["status"].as_str()?)),
+            _ => None,
+        }
+    };
+    updates(&program.seen[before..], session).into_iter().filter_map(line).collect()
+}
+
+/// Returns the programs that work in the project: what agents have left running.
+fn left_running(scene: &Scene) -> Vec<String> {
+    let project = scene.project();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().map_while(Result::ok) {
+        // What has ended by now has no directory any more.
+        let works_there =
+            std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&project));
+        if works_there {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            found.push(String::from_utf8_lossy(&line).replace('\0', " "));
+        }
+    }
+    found
+}
+
+/// Returns how many KiB of memory a process has had at most.
+fn peak_memory(program: &Program) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a process has memory");
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+fn signal(program: &Program, name: &str) {
+    let line = format!("kill -{name} {}", program.pid());
+    assert!(std::process::Command::new("/bin/sh").args(["-c", &line]).status().unwrap().success());
+}
+
+/// A pipe that commands hold open as long as they live: `exec 3>NAME`.
+struct Tether {
+    opened: tokio::sync::oneshot::Receiver<()>,
+    closed: tokio::task::JoinHandle<()>,
+}
+
+impl Tether {
+    fn new(path: &Path) -> Self {
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+        let (tell, opened) = tokio::sync::oneshot::channel();
+        let path = path.to_owned();
+        let closed = tokio::task::spawn_blocking(move || {
+            let mut pipe = std::fs::File::open(path).unwrap();
+            tell.send(()).unwrap();
+            std::io::copy(&mut pipe, &mut std::io::sink()).unwrap();
+        });
+        Self { opened, closed }
+    }
+
+    /// Waits until a command has begun.
+    async fn begun(&mut self) {
+        (&mut self.opened).await.unwrap();
+    }
+
+    /// Waits until the command, and all that it has started, is gone.
+    async fn gone(self) {
+        let patience = std::time::Duration::from_secs(10);
+        tokio::time::timeout(patience, self.closed).await.expect("something still lives").unwrap();
+    }
+}

@@ -1,0 +1,281 @@
+//! Sessions as a user has them: forked, switched in the middle, commanded by a slash.
+
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::program::{Program, Scene};
+
+async fn opened(scene: &Scene, arguments: &[&str]) -> (Program, String) {
+    let mut program = scene.start(arguments);
+    program.initialize(json!({})).await;
+    let session = program.new_session(&scene.project()).await;
+    (program, session)
+}
+
+/// Returns what the agent says to a prompt.
+async fn says(program: &mut Program, session: &str, prompt: &str) -> String {
+    let before = program.said().len();
+    assert_eq!(program.turn(session, prompt).await, "end_turn");
+    program.said()[before..].to_owned()
+}
+
+fn script(scene: &Scene, name: &str, lines: &[Value]) -> String {
+    let path = scene.home().join(name);
+    std::fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    format!("script:{}", path.display())
+}
+
+#[tokio::test]
+async fn a_fork_has_the_context_and_goes_its_own_way() {
+    let scene = Scene::new();
+    let model = script(&scene, "model", &[json!({"text": "I am the first."})]);
+    let (mut program, session) = opened(&scene, &["--model", &model]).await;
+    program.turn(&session, "who are you?").await;
+    let fork = json!({"sessionId": session, "cwd": scene.project(), "mcpServers": []});
+    let forked = program.call("session/fork", fork).await["sessionId"].as_str().unwrap().to_owned();
+    assert_ne!(forked, session);
+    // What the conversation holds shows when the fork is loaded.
+    program.call("session/close", json!({"sessionId": forked})).await;
+    let before = program.seen.len();
+    let load = json!({"sessionId": forked, "cwd": scene.project(), "mcpServers": []});
+    program.call("session/load", load).await;
+    let replayed: Vec<&str> = program.seen[before..]
+        .iter()
+        .filter_map(|message| message["params"]["update"]["content"]["text"].as_str())
+        .collect();
+    assert_eq!(replayed, ["who are you?", "I am the first."]);
+    let page = program.call("session/list", json!({})).await;
+    assert_eq!(page["sessions"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_model_is_switched_in_the_middle_and_sees_what_was_said() {
+    let scene = Scene::new();
+    let first = script(&scene, "first", &[json!({"text": "one"}), json!({"text": "one again"})]);
+    // A script goes on behind the replies that the conversation has already.
+    let second = script(&scene, "second", &[json!({}), json!({"expect": "to the second", "text": "two"})]);
+    let (mut program, session) = opened(&scene, &["--model", &first]).await;
+    assert_eq!(says(&mut program, &session, "to the first").await, "one");
+    let told = says(&mut program, &session, &format!("/model {second}")).await;
+    assert_eq!(scene.clean(&told), "The model is now script:$BASE/home/second.");
+    assert_eq!(says(&mut program, &session, "to the second").await, "two");
+    let options = program.updates("config_option_update").pop().unwrap();
+    assert_eq!(options["configOptions"][1]["currentValue"], second);
+}
+
+#[tokio::test]
+async fn commands_by_a_slash_say_how_things_are() {
+    let scene = Scene::new();
+    let (mut program, session) = opened(&scene, &["--mode", "accept-edits", "--shell"]).await;
+    let mut told = String::new();
+    for prompt in [
+        "/status",
+        "/tools",
+        "/mcp",
+        "/mode",
+        "/mode wild",
+        "/mode read-only",
+        "/tools",
+        "/model",
+        "/compact",
+        "/hlep",
+    ] {
+        told += &format!("> {prompt}\n{}\n", says(&mut program, &session, prompt).await.trim_end());
+    }
+    let told = scene.clean(&told).replace(&session, "$SESSION");
+    expect![[r#"
+        > /status
+        **Session** `$SESSION`, turn 1
+
+        - model: offline (Offline (plain commands))
+        - mode: accept-edits: Edits files of the project without asking; asks before commands
+        - directory: $PROJECT
+        - served: reading files: the agent's own machine (the editor does not advertise fs.readTextFile)
+        - served: writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
+        - served: commands: the agent's own machine (the editor does not advertise terminal)
+        - served: listing and searching: the agent's own machine (the protocol has no such method)
+        > /tools
+        Tools in mode accept-edits:
+
+        - `read_text_file`: Reads a text file. The answer is a line in brackets and then the text as it is, at most 2000 lines at a time; go on with `line` where it says so.
+        - `write_text_file`: Writes a whole text file, and creates it if it is not there. To change a part of a file, edit it instead. What the user changed meanwhile is kept, and the answer says so.
+        - `edit_text_file`: Edits a text file by search and replace. Each old_text has to be in the file exactly once, letter for letter with its blanks; give enough lines around the place. All edits are made on the file as it is now, all or none, so they may not overlap.
+        - `execute`: Runs a command and returns its output and exit code. Shell syntax works. A command that does not end by itself, a server for one, has to run with background set; others are ended when their time is over.
+        - `list_directory`: Lists a directory of the project: its files with their sizes, and its directories. What ignore rules hide is left out.
+        - `search_text`: Searches the text of the project's files, and tells the lines that match with their numbers. Unsaved text of files that were read through the editor is searched as the editor has it.
+        - `execute_output`: Returns what a command in the background has put out since the last look, and whether it has ended.
+        - `execute_kill`: Ends a command that runs in the background, and returns its last output.
+        - `update_plan`: Shows the user the plan for a task of several steps. Always give the whole plan; have one entry in progress, and mark what is done at once.
+        > /mcp
+        There are no MCP servers in this session. A client names them when it opens one.
+        > /mode
+        The mode is accept-edits. There are:
+
+        - `read-only`: Reads and searches; changes nothing and runs nothing
+        - `ask`: Asks before every change and every command
+        - `accept-edits`: Edits files of the project without asking; asks before commands
+        - `full`: Edits and runs commands without asking; still asks about secrets and hooks
+        > /mode wild
+        There is no mode wild.
+
+        The mode is accept-edits. There are:
+
+        - `read-only`: Reads and searches; changes nothing and runs nothing
+        - `ask`: Asks before every change and every command
+        - `accept-edits`: Edits files of the project without asking; asks before commands
+        - `full`: Edits and runs commands without asking; still asks about secrets and hooks
+        > /mode read-only
+        The mode is now read-only.
+        > /tools
+        Tools in mode read-only:
+
+        - `read_text_file`: Reads a text file. The answer is a line in brackets and then the text as it is, at most 2000 lines at a time; go on with `line` where it says so.
+        - `list_directory`: Lists a directory of the project: its files with their sizes, and its directories. What ignore rules hide is left out.
+        - `search_text`: Searches the text of the project's files, and tells the lines that match with their numbers. Unsaved text of files that were read through the editor is searched as the editor has it.
+        - `execute_output`: Returns what a command in the background has put out since the last look, and whether it has ended.
+        - `execute_kill`: Ends a command that runs in the background, and returns its last output.
+        - `update_plan`: Shows the user the plan for a task of several steps. Always give the whole plan; have one entry in progress, and mark what is done at once.
+        > /model
+        The model is offline. There are:
+
+        - `offline`: Offline (plain commands)
+
+        Switch with `/model NAME`.
+        > /compact
+        There is too little to sum up yet.
+        > /hlep
+        there is no command /hlep: did you mean /help?
+
+        - `/help`: Shows the commands
+        - `/status`: Shows model, mode, who serves files and commands, and how full the context is
+        - `/tools`: Shows the tools that the model is offered
+        - `/model` *name of a model*: Shows or switches the model
+        - `/mode` *read-only, ask, accept-edits or full*: Shows or switches what is done without asking
+        - `/mcp`: Shows the MCP servers and their tools
+        - `/compact` *what to keep in particular*: Sums up the conversation to make room
+        - `/undo` *number of turns, a file, or all*: Takes back what the last turn changed
+        - `/init`: Writes AGENTS.md for this project
+    "#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn undo_takes_back_what_the_agent_did_and_leaves_the_users_part() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\ntwo\nthree\nfour\nfive\nsix\n");
+    let (mut program, session) = opened(&scene, &["--mode", "accept-edits"]).await;
+    let mut told = String::new();
+    for prompt in [
+        "replace \"two\" with \"2\" in a.txt\nwrite new.txt: new",
+        "replace \"five\" with \"5\" in a.txt",
+        "/undo",
+        "/undo",
+        "/undo",
+    ] {
+        told += &format!("> {prompt}\n{}\n", says(&mut program, &session, prompt).await.trim_end());
+        scene.put("a.txt", &scene.get("a.txt").replace("six", "SIX"));
+        told += &format!(
+            "a.txt: {:?}, new.txt: {}\n",
+            scene.get("a.txt"),
+            scene.project().join("new.txt").exists()
+        );
+    }
+    expect![[r#"
+        > replace "two" with "2" in a.txt
+        write new.txt: new
+        Changed `a.txt`.Wrote `new.txt`.
+        a.txt: "one\n2\nthree\nfour\nfive\nSIX\n", new.txt: true
+        > replace "five" with "5" in a.txt
+        Changed `a.txt`.
+        a.txt: "one\n2\nthree\nfour\n5\nSIX\n", new.txt: true
+        > /undo
+        - a.txt is as it was before
+        a.txt: "one\n2\nthree\nfour\nfive\nSIX\n", new.txt: true
+        > /undo
+        - new.txt is as it was before
+        - a.txt is as it was before
+        a.txt: "one\ntwo\nthree\nfour\nfive\nSIX\n", new.txt: false
+        > /undo
+        There is nothing to take back.
+        a.txt: "one\ntwo\nthree\nfour\nfive\nSIX\n", new.txt: false
+    "#]]
+    .assert_eq(&told);
+}
+
+#[tokio::test]
+async fn init_writes_a_beginning() {
+    let scene = Scene::new();
+    let (mut program, session) = opened(&scene, &["--mode", "accept-edits"]).await;
+    assert_eq!(says(&mut program, &session, "/init").await, "Wrote `AGENTS.md`.");
+    assert!(scene.get("AGENTS.md").starts_with("# project\n"), "{}", scene.get("AGENTS.md"));
+}
+
+#[tokio::test]
+async fn a_session_in_use_elsewhere_is_told_so() {
+    let scene = Scene::new();
+    let (mut program, session) = opened(&scene, &[]).await;
+    program.turn(&session, "say here").await;
+    let mut other = scene.start(&[]);
+    other.initialize(json!({})).await;
+    let load = json!({"sessionId": session, "cwd": scene.project(), "mcpServers": []});
+    let error = other.fails("session/load", load.clone()).await;
+    assert!(error["message"].as_str().unwrap().contains("is in use by process"), "{error}");
+    program.end().await;
+    other.call("session/load", load).await;
+    assert_eq!(other.said(), "here");
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_at_once_while_the_store_cannot_be_written() {
+    let scene = Scene::new();
+    let (mut program, session) = opened(&scene, &[]).await;
+    program.turn(&session, "say saved").await;
+    let database = scene.home().join(".local/state/bowline/sessions.db");
+    let other = rusqlite::Connection::open(database).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let turn = program.prompt(&session, "say held up").await;
+    program.notify("session/cancel", json!({"sessionId": session})).await;
+    let begun = std::time::Instant::now();
+    assert_eq!(program.answer(turn).await["result"]["stopReason"], "cancelled");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(says(&mut program, &session, "say again").await, "again");
+}
+
+#[tokio::test]
+async fn a_loaded_session_is_no_freer_than_the_agent_and_has_the_users_title() {
+    let scene = Scene::new();
+    let (mut program, session) = opened(&scene, &["--mode", "full"]).await;
+    for prompt in ["/status", "say the first words"] {
+        program.turn(&session, prompt).await;
+    }
+    program.end().await;
+    let mut program = scene.start(&["--mode", "read-only"]);
+    program.initialize(json!({})).await;
+    let load = json!({"sessionId": session, "cwd": scene.project(), "mcpServers": []});
+    let loaded = program.call("session/load", load.clone()).await;
+    assert_eq!(loaded["modes"]["currentModeId"], "read-only");
+    let listed = program.call("session/list", json!({})).await;
+    assert_eq!(listed["sessions"][0]["title"], "say the first words");
+
+    // What cannot be opened does not cost the session that is; and what cannot be connected to does not cost the session.
+    let mut bad = load;
+    bad["cwd"] = json!("relative");
+    assert_eq!(program.fails("session/load", bad.clone()).await["code"], -32602);
+    assert_eq!(says(&mut program, &session, "say still here").await, "still here");
+    bad["cwd"] = json!(scene.project());
+    bad["mcpServers"] = json!([{"name": "bad", "command": "", "args": [], "env": []}]);
+    program.call("session/load", bad).await;
+    assert_eq!(says(&mut program, &session, "say still here").await, "still here");
+}
+
+#[tokio::test]
+async fn a_cancelled_prompt_is_not_carried_out_with_the_next() {
+    let scene = Scene::new();
+    let (mut program, session) = opened(&scene, &["--mode", "full"]).await;
+    let turn = program.prompt(&session, "wait 3600\nwrite evil.txt: x").await;
+    program.until(|it| it["params"]["update"]["sessionUpdate"] == "session_info_update").await;
+    program.notify("session/cancel", json!({"sessionId": session})).await;
+    assert_eq!(program.answer(turn).await["result"]["stopReason"], "cancelled");
+    assert_eq!(says(&mut program, &session, "say hi").await, "hi");
+    assert!(!scene.project().join("evil.txt").exists());
+}

@@ -1,0 +1,191 @@
+//! Bowline's agent with Bowline's host, two programs over pipes: what the agent says, what a person is asked, what the
+//! journal and the audit log hold.
+
+use bowline_state::question::{Choice, Keep, Question, Reply};
+use expect_test::expect;
+use test_support::lab::Lab;
+
+use crate::program::bowline;
+use crate::visit::Visit;
+
+const SUPERVISOR: &str = env!("CARGO_BIN_EXE_supervisor");
+
+async fn visit(lab: Lab, arguments: &[&str]) -> Visit {
+    let mut command = vec![bowline().display().to_string(), "agent".to_owned()];
+    command.extend(arguments.iter().map(ToString::to_string));
+    Visit::begin(lab, &command, &[]).await
+}
+
+fn lab() -> Lab {
+    let lab = Lab::open(SUPERVISOR, |_| {}).unwrap();
+    lab.desk.answer(|_| Reply::allow());
+    lab.put("a.txt", "one\ntwo\nthree\nfour\nfive\n").unwrap();
+    lab
+}
+
+/// Returns text without how long commands took.
+fn timeless(told: &str) -> String {
+    let line = |line: &str| match (line.rfind(", "), line.ends_with(" s]")) {
+        (Some(at), true) => format!("{}, … s]\n", &line[..at]),
+        _ => format!("{line}\n"),
+    };
+    told.lines().map(line).collect()
+}
+
+#[tokio::test]
+async fn unsaved_text_is_read_and_an_edit_costs_one_question() {
+    let lab = lab();
+    let path = lab.path("a.txt");
+    let document = lab.host.workspace().open_document(&path).unwrap();
+    let typed = "one\ntwo\nthree\nfour\nFIVE\n";
+    lab.host.workspace().change_document(&path, typed.to_owned(), document.revision).unwrap();
+    let mut visit = visit(lab, &[]).await;
+    let told = visit.turn("read a.txt\nreplace \"two\" with \"2\" in a.txt").await;
+    expect![[r#"
+        turn 1 ended: EndTurn
+        says
+          `a.txt`:
+
+          ```txt
+          [a.txt: all of it, 5 lines, read through the editor]
+          one
+          two
+          three
+          four
+          FIVE
+          ```
+        says
+          Changed `a.txt`.
+        call Read Completed: Read a.txt
+        call Edit Completed: Edit a.txt
+        question
+          Bowline asks: Edit a.txt
+            write $BASE/project/a.txt
+            lines: 1 added, 1 removed
+            @@ -1,5 +1,5 @@
+             one
+            -two
+            +2
+             three
+             four
+             FIVE
+          Asked because no rule covers it, and preset ask asks before writes
+        journal: wrote $BASE/project/a.txt by nobody's session
+        journal: wrote $BASE/project/a.txt by $SESSION in turn 1
+        audit: session/start allowed by nobody
+        audit: turn/start allowed by nobody
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: permission allowed by person $BASE/project/a.txt
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: fs/write allowed by grant $BASE/project/a.txt
+        audit: fs/write allowed by grant $BASE/project/a.txt
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: turn/end allowed by nobody
+    "#]]
+    .assert_eq(&told);
+    assert_eq!(visit.lab.get("a.txt").unwrap(), "one\n2\nthree\nfour\nFIVE\n");
+}
+
+#[tokio::test]
+async fn a_no_reaches_the_model_with_its_reason() {
+    let lab = lab();
+    lab.desk.answer(|_: &Question| {
+        let mut reply = Reply::answer(Choice::Deny, Keep::Once);
+        if let Reply::Answered(answer) = &mut reply {
+            answer.reason = Some("use the other file".to_owned());
+        }
+        reply
+    });
+    let mut visit = visit(lab, &[]).await;
+    let told = visit.turn("write a.txt: new").await;
+    expect![[r#"
+        turn 1 ended: EndTurn
+        says
+          Writing `a.txt` did not work:
+
+          ```
+          permission denied: the user said no: use the other file
+          ```
+        call Edit Failed: Write a.txt
+        question
+          Bowline asks: Write a.txt
+            write $BASE/project/a.txt
+            lines: 1 added, 5 removed
+            @@ -1,5 +1 @@
+            -one
+            -two
+            -three
+            -four
+            -five
+            +new
+            \ No newline at end of file
+          Asked because no rule covers it, and preset ask asks before writes
+        audit: session/start allowed by nobody
+        audit: turn/start allowed by nobody
+        audit: fs/read allowed by preset: ask $BASE/project/a.txt
+        audit: permission denied by person $BASE/project/a.txt
+        audit: turn/end allowed by nobody
+    "#]]
+    .assert_eq(&told);
+}
+
+#[tokio::test]
+async fn commands_run_in_the_hosts_terminals_and_what_they_change_is_found() {
+    let mut visit = visit(lab(), &["--shell"]).await;
+    let told = timeless(&visit.turn("run echo made > made.txt; echo hi; exit 3").await);
+    expect![[r#"
+        turn 1 ended: EndTurn
+        says
+          Running `echo made > made.txt; echo hi; exit 3` did not work:
+
+          ```
+          [`echo made > made.txt; echo hi; exit 3` failed with exit code 3, through the editor, … s]
+          hi
+          ```
+        call Execute Failed: Run echo made > made.txt; echo hi; exit 3
+        question
+          Bowline asks: Run echo made > made.txt; echo hi; exit 3
+            run echo made > made.txt; echo hi; exit 3
+            in $BASE/project
+          Asked because `made.txt`: no rule covers it, and preset ask asks before writes
+        journal: found $BASE/project/made.txt by $SESSION in turn 1 with /bin/sh -c 'echo made > made.txt; echo hi; exit 3'
+        audit: session/start allowed by nobody
+        audit: turn/start allowed by nobody
+        audit: permission allowed by person echo made > made.txt; echo hi; exit 3
+        audit: terminal/create allowed by grant /bin/sh -c 'echo made > made.txt; echo hi; exit 3'
+        audit: terminal/release allowed by nobody the terminal
+        audit: turn/end allowed by nobody
+        audit: observed allowed by nobody $BASE/project/made.txt
+        audit: terminal/exit allowed by grant /bin/sh -c 'echo made > made.txt; echo hi; exit 3': 3
+    "#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn in_mode_full_the_agent_does_not_ask_but_the_host_does() {
+    let mut visit = visit(lab(), &["--mode", "full"]).await;
+    let told = visit.turn("write b.txt: new").await;
+    expect![[r#"
+        turn 1 ended: EndTurn
+        says
+          Wrote `b.txt`.
+        call Edit Completed: Write b.txt
+        question
+          Bowline is about to act, and has not asked: write $BASE/project/b.txt
+            write $BASE/project/b.txt
+            new file, lines: 1
+            @@ -0,0 +1 @@
+            +new
+            \ No newline at end of file
+          Asked because no rule covers it, and preset ask asks before writes
+        journal: wrote $BASE/project/b.txt by $SESSION in turn 1
+        audit: session/start allowed by nobody
+        audit: turn/start allowed by nobody
+        audit: fs/read failed by preset: ask $BASE/project/b.txt
+        audit: fs/write allowed by person $BASE/project/b.txt
+        audit: fs/write allowed by person $BASE/project/b.txt
+        audit: fs/read allowed by preset: ask $BASE/project/b.txt
+        audit: turn/end allowed by nobody
+    "#]]
+    .assert_eq(&told);
+}
