@@ -6,6 +6,7 @@ mod client;
 pub(crate) mod machine;
 mod options;
 mod phase;
+pub(crate) mod raw;
 mod report;
 
 use std::io::Write;

@@ -110,10 +110,10 @@ pub fn run(options: &Options, progress: &mut dyn Write) -> Result<Report> {
 }
 
 /// A directory for the time of the run.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    fn make(data: &Path) -> Result<Self> {
+    pub(crate) fn make(data: &Path) -> Result<Self> {
         let place = data.join(format!("scratch-{}", std::process::id()));
         fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
         Ok(Self(place.canonicalize()?))

@@ -1,6 +1,9 @@
-//! The benchmarks: of the wire, with the hand-written floor that it is measured against, of files, and of the host.
+//! The benchmarks: of the wire, with the hand-written floor that it is measured against, of files, of the host, of the
+//! agent; and tasks for an agent with a model.
 
+pub mod agent;
 pub mod bench;
+pub mod eval;
 pub mod files;
 pub mod floor;
 pub mod host;

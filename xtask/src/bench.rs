@@ -2,7 +2,7 @@
 
 use crate::World;
 use crate::command::{cargo, run, run_as_progress};
-use crate::peers::Peer;
+use crate::peers::{OtherAgent, Peer};
 use crate::summary::Outcome;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -19,6 +19,8 @@ pub enum Bench {
     Files,
     /// The host between an agent and the disk against the same wire with nothing between
     Host,
+    /// The agent against one in Python that does the same
+    Agent,
 }
 
 /// How long a benchmark may take.
@@ -36,8 +38,10 @@ pub enum Pace {
 /// Fails when something cannot be built or installed, and when the benchmark fails.
 pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> {
     let mut packages = vec!["--package", "bowline-benches"];
-    if bench == Bench::Wire {
-        packages.extend(["--package", "bowline-tests"]);
+    match bench {
+        Bench::Wire => packages.extend(["--package", "bowline-tests"]),
+        Bench::Agent => packages.extend(["--package", "bowline-cli"]),
+        Bench::Files | Bench::Host => {}
     }
     let build = [&["build", "--release", "--locked", "--bins"], packages.as_slice()].concat();
     run_as_progress(&mut cargo(&world.root, &build))?;
@@ -47,6 +51,11 @@ pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> 
         Bench::Wire => ("bench-wire", wire_arguments(&world.root, &programs, &installed_peers(world)?)),
         Bench::Files => ("bench-files", data_arguments(&target, "bench-files")),
         Bench::Host => ("bench-host", data_arguments(&target, "bench-host")),
+        Bench::Agent => {
+            let mut arguments = data_arguments(&target, "bench-agent");
+            arguments.extend(agent_arguments(&programs, &fast_agent(world)?));
+            ("bench-agent", arguments)
+        }
     };
     let mut command = Command::new(programs.join(program));
     command.current_dir(&world.root).args(arguments);
@@ -71,14 +80,35 @@ fn installed_peers(world: &World) -> anyhow::Result<Vec<Peer>> {
     Ok(peers)
 }
 
+/// Installs the agent that ours is measured against, and returns its command.
+fn fast_agent(world: &World) -> anyhow::Result<Vec<String>> {
+    match OtherAgent::FastAgent.install(world) {
+        Outcome::Passed => Ok(OtherAgent::FastAgent.command(&world.root)),
+        Outcome::Skipped(why) | Outcome::Failed(why) => {
+            bail!("there is nothing to measure against: {}: {why}", OtherAgent::FastAgent.name())
+        }
+    }
+}
+
 /// Where cargo puts what it makes of this workspace.
-fn target_folder(root: &Path) -> PathBuf {
+pub(crate) fn target_folder(root: &Path) -> PathBuf {
     root.join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// Where to measure: beside what cargo makes, which is on a disk and left alone by git.
 fn data_arguments(target: &Path, name: &str) -> Vec<String> {
     vec!["--data".to_owned(), target.join(name).display().to_string()]
+}
+
+/// What to measure: our agent and the other, and what makes each run one command.
+fn agent_arguments(programs: &Path, other: &[String]) -> Vec<String> {
+    let bowline = programs.join("bowline").display().to_string();
+    let ours = [bowline.as_str(), "agent", "--model", "offline", "--shell", "--mode", "full"];
+    let (ours, other) = (format!("{ours:?}"), format!("{other:?}"));
+    let theirs = r#"***CALL_TOOL execute {"command":"echo hi"}"#;
+    let name = OtherAgent::FastAgent.name();
+    let words = ["--agent", "bowline", &ours, "run echo hi", "--agent", name, &other, theirs];
+    words.map(str::to_owned).to_vec()
 }
 
 /// What to measure: Bowline's own peers, the floor, and the installed peers.
@@ -97,8 +127,8 @@ fn wire_arguments(root: &Path, programs: &Path, peers: &[Peer]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{data_arguments, wire_arguments};
-    use crate::peers::Peer;
+    use super::{agent_arguments, data_arguments, wire_arguments};
+    use crate::peers::{OtherAgent, Peer};
     use expect_test::expect;
     use std::path::Path;
 
@@ -118,5 +148,15 @@ mod tests {
     fn files_are_measured_beside_what_cargo_makes() {
         let arguments = data_arguments(Path::new("/my repo/target"), "bench-files");
         expect!["--data /my repo/target/bench-files"].assert_eq(&arguments.join(" "));
+    }
+
+    #[test]
+    fn both_agents_are_told_to_run_one_command() {
+        let other = OtherAgent::FastAgent.command(Path::new("/my repo"));
+        let arguments = agent_arguments(Path::new("/out/release"), &other);
+        let agents: Vec<_> = arguments.chunks(4).map(|agent| agent.join(" ")).collect();
+        expect![[r#"
+            --agent bowline ["/out/release/bowline", "agent", "--model", "offline", "--shell", "--mode", "full"] run echo hi
+            --agent fast-agent ["/my repo/target/peers/fast-agent/bin/fast-agent-acp", "--model", "passthrough", "--shell"] ***CALL_TOOL execute {"command":"echo hi"}"#]].assert_eq(&agents.join("\n"));
     }
 }

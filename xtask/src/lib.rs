@@ -1,4 +1,4 @@
-//! Chores of the repository: every check in one command, peers, benchmarks, tools, and the tidy test.
+//! Chores of the repository: every check in one command, peers, a model, benchmarks, tools, and the tidy test.
 //!
 //! Progress goes to stderr; stdout carries results only, so that a benchmark's last line stays the last.
 #![allow(
@@ -9,6 +9,8 @@
 
 pub mod bench;
 pub mod command;
+pub mod eval;
+pub mod model;
 pub mod peers;
 pub mod steps;
 pub mod summary;

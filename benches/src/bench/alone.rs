@@ -1,16 +1,15 @@
 //! An agent without its client: how fast it starts, and what it holds while its reader stops.
 
-use std::io::{BufRead, Write};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use agent_client_protocol_schema::v1::{ContentBlock, SessionNotification, SessionUpdate};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::child::{Pipes, Watched};
+use super::raw::RawAgent;
 
 /// How often the memory of an agent is looked at.
 const SAMPLE: Duration = Duration::from_millis(20);
@@ -21,7 +20,7 @@ const CHUNK: usize = 200;
 /// Returns the time from starting an agent to its answer to `initialize`.
 pub(super) fn start(agent: &[String], limit: Duration) -> Result<Duration> {
     let begun = Instant::now();
-    let mut agent = Agent::start(agent, limit)?;
+    let mut agent = RawAgent::start(command(agent)?, limit)?;
     agent.initialize()?;
     let took = begun.elapsed();
     agent.end()?;
@@ -31,7 +30,7 @@ pub(super) fn start(agent: &[String], limit: Duration) -> Result<Duration> {
 /// Streams `chunks` to a reader that first stops for `stall`, and returns the MiB that the agent grew by
 /// in that time. All chunks must come once it reads again.
 pub(super) fn stalled(agent: &[String], chunks: usize, stall: Duration, limit: Duration) -> Result<f64> {
-    let mut agent = Agent::start(agent, limit)?;
+    let mut agent = RawAgent::start(command(agent)?, limit)?;
     agent.initialize()?;
     let session = agent.call("session/new", json!({"cwd": std::env::current_dir()?, "mcpServers": []}))?;
     let session = session.get("sessionId").context("session/new gave no id")?;
@@ -79,65 +78,9 @@ struct Incoming<'a> {
     result: Option<IgnoredAny>,
 }
 
-/// A running agent and the raw ends of its pipes.
-struct Agent {
-    child: Watched,
-    pipes: Pipes,
-    line: String,
-    requests: u64,
-}
-
-impl Agent {
-    fn start(command: &[String], limit: Duration) -> Result<Self> {
-        let (program, arguments) = command.split_first().context("no agent")?;
-        let (child, pipes) =
-            Watched::start(Command::new(program).args(arguments).stdin(Stdio::piped()), limit)?;
-        Ok(Self { child, pipes, line: String::new(), requests: 0 })
-    }
-
-    fn initialize(&mut self) -> Result<()> {
-        let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
-        let params = json!({"protocolVersion": 1, "clientCapabilities": capabilities});
-        let answer = self.call("initialize", params)?;
-        ensure!(answer.get("protocolVersion") == Some(&json!(1)), "initialize was answered with {answer}");
-        Ok(())
-    }
-
-    /// Sends a request and returns the result, which must be the next line.
-    fn call(&mut self, method: &str, params: Value) -> Result<Value> {
-        let id = self.send(method, params)?;
-        let line = self.read().with_context(|| format!("no answer to {method}"))?;
-        let mut answer: Value =
-            serde_json::from_str(line).with_context(|| format!("cannot read the line {line}"))?;
-        ensure!(answer.get("id") == Some(&json!(id)), "{method} was answered with {line}");
-        answer.get_mut("result").map(Value::take).with_context(|| format!("{method} failed: {line}"))
-    }
-
-    fn send(&mut self, method: &str, params: Value) -> Result<u64> {
-        self.requests += 1;
-        let line = json!({"jsonrpc": "2.0", "id": self.requests, "method": method, "params": params});
-        let stdin = self.pipes.stdin.as_mut().context("no pipe to the agent")?;
-        stdin.write_all(format!("{line}\n").as_bytes()).context("cannot write to the agent")?;
-        Ok(self.requests)
-    }
-
-    fn read(&mut self) -> Result<&str> {
-        self.line.clear();
-        let count = self.pipes.stdout.read_line(&mut self.line).context("cannot read from the agent")?;
-        if count == 0 { Err(self.child.early_end()) } else { Ok(self.line.trim_end()) }
-    }
-
-    fn resident_kib(&self) -> Result<u64> {
-        let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok());
-        kib.with_context(|| self.child.early_end())
-    }
-
-    /// Closes the agent's stdin, upon which it must end.
-    fn end(self) -> Result<()> {
-        drop(self.pipes);
-        self.child.end()
-    }
+fn command(words: &[String]) -> Result<Command> {
+    let (program, arguments) = words.split_first().context("no agent")?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
 }

@@ -3,7 +3,7 @@
 //! They drive our host in tests. Each is started in a home of its own, and needs no network: fast-agent's model repeats
 //! what it is told, gemini-cli's is a server of the test, and elizacp has none.
 
-use super::{Places, copy_files, is_current, stamp, works};
+use super::{Places, copy_files, install_requirements, is_current, stamp, works};
 use crate::World;
 use crate::command::{cargo, run_as_progress};
 use crate::summary::Outcome;
@@ -80,7 +80,7 @@ impl OtherAgent {
                 return Outcome::missing(format!("needs {}", super::NODE), world.ci);
             }
             Self::Gemini => install_gemini(&places),
-            Self::Eliza => install_eliza(&world.root, &places),
+            Self::Eliza => install_crate(&world.root, &places, ELIZA),
         };
         Outcome::of(installed)
     }
@@ -110,16 +110,9 @@ fn python() -> Option<PathBuf> {
 }
 
 fn install_fast_agent(python: &Path, places: &Places) -> anyhow::Result<()> {
-    if is_current(places, "requirements.txt") && places.target.join("bin/python").exists() {
-        return Ok(());
-    }
-    run_as_progress(Command::new(python).args(["-m", "venv", "--clear"]).arg(&places.target))?;
-    let mut pip = Command::new(places.target.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--no-input", "--progress-bar", "off"]);
+    let requirements = places.source.join("requirements.txt");
     // Every package is pinned, so there is nothing to resolve; and most are never imported.
-    pip.args(["--no-deps", "--no-compile", "--requirement"]);
-    run_as_progress(pip.arg(places.source.join("requirements.txt")))?;
-    stamp(places, "requirements.txt")
+    install_requirements(python, &requirements, &places.target, &["--no-deps", "--no-compile"])
 }
 
 fn install_gemini(places: &Places) -> anyhow::Result<()> {
@@ -133,10 +126,11 @@ fn install_gemini(places: &Places) -> anyhow::Result<()> {
     stamp(places, "package-lock.json")
 }
 
-fn install_eliza(root: &Path, places: &Places) -> anyhow::Result<()> {
+/// Builds a program that its makers publish as a crate, which brings its lock file.
+pub(super) fn install_crate(root: &Path, places: &Places, version: &str) -> anyhow::Result<()> {
     let build = places.target.join("build");
     // Cargo itself knows whether there is anything to do.
-    let mut install = cargo(root, &["install", "--locked", "--debug", ELIZA, "--root"]);
+    let mut install = cargo(root, &["install", "--locked", "--debug", version, "--root"]);
     install.arg(&places.target).arg("--target-dir").arg(&build);
     // Nobody debugs it, and it is built once.
     install.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");

@@ -28,9 +28,10 @@ fn every_step_shows_what_it_runs() {
             cargo build --workspace --all-targets --locked
         examples: The examples, which the end-to-end tests start
             cargo build --workspace --examples --locked
-        peers: The programs on the official SDKs and the agents of others, at pinned versions
+        peers: The programs on the official SDKs, and the agents and clients of others, at pinned versions
         test: Unit, property, tidy and end-to-end tests
-            BOWLINE_PEERS='' cargo nextest run --workspace --locked --no-fail-fast
+            cargo build --workspace --all-targets --locked
+            BOWLINE_BUILT=1 BOWLINE_PEERS='' cargo nextest run --workspace --locked --no-fail-fast
         doctest: The tests in the documentation
             cargo test --workspace --doc --locked
     "#]]
@@ -41,9 +42,9 @@ fn every_step_shows_what_it_runs() {
 fn without_nextest_cargo_runs_the_tests() {
     let commands = Step::Test.commands(Path::new("no-such-folder"), false);
     expect![
-        "BOWLINE_PEERS='' cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
+        "BOWLINE_BUILT=1 BOWLINE_PEERS='' cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
     ]
-    .assert_eq(&shown(&commands[0]));
+    .assert_eq(&shown(&commands[1]));
 }
 
 /// Takes every step, with those named `failing` failing, and shows how each ended.

@@ -1,0 +1,107 @@
+//! The command line of `eval`, which is also the supervisor of terminals.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+/// How `eval` is called.
+const USAGE: &str =
+    "eval --agent BOWLINE --model NAME [--base-url URL] [--only TASK] [--limit SECONDS of each task]";
+
+/// A weak model on two cores needs minutes for some tasks.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// Whom to give which tasks.
+#[derive(Debug)]
+pub struct Options {
+    /// The program `bowline`.
+    pub agent: PathBuf,
+    /// The model, as `bowline agent --model` takes it.
+    pub model: String,
+    /// Where the model is served, if that must be said.
+    pub base_url: Option<String>,
+    /// The one task to give.
+    pub only: Option<String>,
+    /// How long a task may take.
+    pub limit: Duration,
+}
+
+/// What the program is to do.
+#[derive(Debug)]
+pub enum Task {
+    /// To give tasks to an agent.
+    Evaluate(Options),
+    /// To own the processes of a command.
+    Supervise,
+}
+
+impl Task {
+    /// Reads the arguments after the program's name.
+    ///
+    /// # Errors
+    /// Says how the program is called.
+    pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
+        let (mut agent, mut model, mut base_url, mut only) = (None, None, None, None);
+        let mut limit = LIMIT;
+        while let Some(name) = given.next() {
+            if name == "--supervise" {
+                return Ok(Self::Supervise);
+            }
+            let mut value = || given.next().with_context(|| format!("{name} needs a value\nusage: {USAGE}"));
+            match name.as_str() {
+                "--agent" => agent = Some(PathBuf::from(value()?)),
+                "--model" => model = Some(value()?),
+                "--base-url" => base_url = Some(value()?),
+                "--only" => only = Some(value()?),
+                "--limit" => {
+                    let seconds = value()?.parse();
+                    limit = Duration::from_secs(seconds.context("--limit is a number of seconds")?);
+                }
+                _ => bail!("unexpected {name}\nusage: {USAGE}"),
+            }
+        }
+        let agent = agent.with_context(|| format!("no --agent\nusage: {USAGE}"))?;
+        let model = model.with_context(|| format!("no --model\nusage: {USAGE}"))?;
+        Ok(Self::Evaluate(Options { agent, model, base_url, only, limit }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::Task;
+
+    fn check(arguments: &str, expect: Expect) {
+        let text = match Task::parse(arguments.split_whitespace().map(str::to_owned)) {
+            Ok(task) => format!("{task:?}"),
+            Err(error) => format!("! {error}"),
+        };
+        expect.assert_eq(&text);
+    }
+
+    #[test]
+    fn an_agent_and_a_model_are_needed() {
+        check(
+            "--agent a --model m --base-url u --only fix --limit 5",
+            expect![[
+                r#"Evaluate(Options { agent: "a", model: "m", base_url: Some("u"), only: Some("fix"), limit: 5s })"#
+            ]],
+        );
+        check("--supervise", expect!["Supervise"]);
+        check(
+            "--agent a",
+            expect![[r#"
+            ! no --model
+            usage: eval --agent BOWLINE --model NAME [--base-url URL] [--only TASK] [--limit SECONDS of each task]"#]],
+        );
+        check("--agent a --model m --limit soon", expect!["! --limit is a number of seconds"]);
+        check(
+            "--agent a --models m",
+            expect![[r#"
+            ! unexpected --models
+            usage: eval --agent BOWLINE --model NAME [--base-url URL] [--only TASK] [--limit SECONDS of each task]"#]],
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! What an agent solved, as a table for people and one JSON object for programs.
+
+use serde_json::json;
+
+use crate::bench::align;
+
+/// How one task went.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The task.
+    pub name: String,
+    /// Why it is not solved, if it is not.
+    pub failure: Option<String>,
+    /// How long the agent took.
+    pub seconds: f64,
+    /// The titles of its tool calls, in order.
+    pub calls: Vec<String>,
+    /// What it said.
+    pub said: String,
+}
+
+impl Attempt {
+    /// Returns how it went, for people who wait: with all that was said if it is not solved.
+    pub(super) fn verdict(&self) -> String {
+        let calls = self.calls.join("; ");
+        match &self.failure {
+            None => format!("solved ({calls})"),
+            Some(why) => format!("NOT solved: {why} ({calls})\n{}", quoted(&self.said)),
+        }
+    }
+}
+
+/// What was said may be long; its end tells most.
+fn quoted(said: &str) -> String {
+    const MOST: usize = 2000;
+    let start = said.ceil_char_boundary(said.len().saturating_sub(MOST));
+    said[start..].lines().map(|line| format!("         > {line}\n")).collect()
+}
+
+/// How all of them went.
+#[derive(Debug)]
+pub struct Report {
+    model: String,
+    attempts: Vec<Attempt>,
+}
+
+impl Report {
+    /// Reports on a model's tasks in this order.
+    pub fn new(model: String, attempts: Vec<Attempt>) -> Self {
+        Self { model, attempts }
+    }
+
+    /// Returns a row for each task.
+    pub fn table(&self) -> String {
+        let mut rows = vec![["task", "seconds", "tool calls"].map(str::to_owned).to_vec()];
+        rows.extend(self.attempts.iter().map(|attempt| {
+            vec![attempt.name.clone(), format!("{:.1}", attempt.seconds), attempt.calls.len().to_string()]
+        }));
+        let ends = self.attempts.iter().map(|attempt| attempt.failure.as_deref().unwrap_or("solved"));
+        let table = align(&rows);
+        let lines = table.lines().zip(std::iter::once("").chain(ends));
+        lines.map(|(line, end)| format!("{line}  {end}").trim_end().to_owned() + "\n").collect()
+    }
+
+    /// Returns the summary, one line.
+    pub fn summary(&self) -> String {
+        let solved = self.attempts.iter().filter(|attempt| attempt.failure.is_none()).count();
+        let seconds: f64 = self.attempts.iter().map(|attempt| attempt.seconds).sum();
+        let calls: usize = self.attempts.iter().map(|attempt| attempt.calls.len()).sum();
+        let failed: Vec<&str> = self
+            .attempts
+            .iter()
+            .filter(|attempt| attempt.failure.is_some())
+            .map(|attempt| attempt.name.as_str())
+            .collect();
+        let seconds = (seconds * 10.0).round() / 10.0;
+        json!({
+            "model": self.model, "tasks": self.attempts.len(), "solved": solved, "failed": failed,
+            "seconds": seconds, "tool_calls": calls,
+        })
+        .to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::{Attempt, Report};
+
+    #[test]
+    fn the_last_line_says_how_many_are_solved() {
+        let result = |name: &str, failure: Option<&str>, seconds, calls: &[&str]| Attempt {
+            name: name.to_owned(),
+            failure: failure.map(str::to_owned),
+            seconds,
+            calls: calls.iter().map(ToString::to_string).collect(),
+            said: "It is\ndone.".to_owned(),
+        };
+        let results = vec![
+            result("answer", None, 12.34, &["Read notes.txt"]),
+            result("rename", Some("greet is still in main.sh"), 100.0, &["List", "Read main.sh"]),
+        ];
+        let verdicts: String = results.iter().map(|attempt| attempt.verdict() + "\n").collect();
+        let report = Report::new("compatible/small".to_owned(), results);
+        expect![[r#"
+            solved (Read notes.txt)
+            NOT solved: greet is still in main.sh (List; Read main.sh)
+                     > It is
+                     > done.
+
+            task    seconds  tool calls
+            answer     12.3           1  solved
+            rename    100.0           2  greet is still in main.sh
+            {"model":"compatible/small","tasks":2,"solved":1,"failed":["rename"],"seconds":112.3,"tool_calls":3}
+        "#]].assert_eq(&format!("{verdicts}{}{}\n", report.table(), report.summary()));
+    }
+}
