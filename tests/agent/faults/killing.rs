@@ -93,7 +93,8 @@ async fn a_session_that_another_process_has_is_busy() {
         -32600 session SESSION is in use by process PID: close it there first
         -32600 session SESSION is in use by process PID: close it there first
         -32600 session SESSION is in use by process PID: close it there first
-    "#]].assert_eq(&told);
+    "#]]
+    .assert_eq(&told);
     // A copy of it is another session, and so is a new one.
     second.call("session/fork", open.clone()).await;
     second.new_session(&scene.project()).await;
