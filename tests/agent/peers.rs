@@ -162,8 +162,6 @@ fn a_client_with_files_and_make_believe_terminals_is_served() {
 
         [session update] title='read a.txt' updated_at=None field_meta=None session_update='session_info_update'
 
-        [session update] used=…
-
         🔧 Read a.txt (pending)
 
         🔧 Tool call `turn1_1` → in_progress
@@ -178,8 +176,6 @@ fn a_client_with_files_and_make_believe_terminals_is_served() {
         two
         ```
 
-        [session update] used=…
-
         🔧 Write b.txt (pending)
 
         🔧 Tool call `turn1_2` → in_progress
@@ -191,8 +187,6 @@ fn a_client_with_files_and_make_believe_terminals_is_served() {
 
         🔧 Tool call `turn1_2` → completed
         Wrote `b.txt`.
-
-        [session update] used=…
 
         🔧 Run echo hi; pwd (pending)
 
@@ -211,8 +205,6 @@ fn a_client_with_files_and_make_believe_terminals_is_served() {
         ```
         [`echo hi; pwd` ended, and the editor does not say how, through the editor, … s]
         ```
-
-        [session update] used=…
     "#]],
     );
     assert_eq!(code, Some(0), "{}", String::from_utf8_lossy(&output.stderr));

@@ -241,8 +241,9 @@ fn help_says_what_there_is() {
         Usage: bowline <COMMAND>
 
         Commands:
-          demo  Takes a short tour on a scratch project: a real agent and a real client, two processes over a pipe, every step checked. Needs no key and no network
-          help  Print this message or the help of the given subcommand(s)
+          demo   Takes a short tour on a scratch project: a real agent and a real client, two processes over a pipe, every step checked. Needs no key and no network
+          agent  The agent, for editors to start: speaks ACP on stdin and stdout. Works without a key by the offline model
+          help   Print this message or the help of the given subcommand(s)
 
         Options:
           -h, --help     Print help
