@@ -1,28 +1,25 @@
 //! An agent as a child process: started, talked to, and ended with everything it started.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
 use crate::agent_handle::AgentHandle;
 use crate::client::Client;
-use crate::connect::attach_client;
+use crate::connect::{attach_client, connect_client_tapped};
 use crate::driver::Driver;
 use crate::eager::Eager;
+use crate::last_words::LastWords;
 use crate::limits::Limits;
 use crate::stdio::widen;
-
-/// How much of an agent's stderr is kept.
-const STDERR_TAIL: usize = 64 << 10;
+use crate::tap::Tap;
 
 /// Why an agent did not start.
 #[derive(Debug, thiserror::Error)]
@@ -82,8 +79,7 @@ pub struct AgentProcess {
     group: Group,
     agent: AgentHandle,
     serving: JoinHandle<io::Result<()>>,
-    stderr: Arc<Mutex<Tail>>,
-    stderr_ended: JoinHandle<()>,
+    stderr: LastWords,
 }
 
 /// Starts an agent in a process group of its own and connects a client to it.
@@ -96,9 +92,25 @@ pub struct AgentProcess {
 /// # Panics
 /// Panics outside of a tokio runtime with IO and time enabled.
 pub fn spawn_agent<C: Client>(
+    command: Command,
+    client: Arc<C>,
+    limits: Limits,
+) -> Result<(AgentHandle, AgentProcess), SpawnError> {
+    spawn_agent_tapped(command, client, limits, None)
+}
+
+/// Starts an agent as [`spawn_agent`] does, with somebody who hears every message.
+///
+/// # Errors
+/// Fails when the program cannot be started.
+///
+/// # Panics
+/// Panics outside of a tokio runtime with IO and time enabled.
+pub fn spawn_agent_tapped<C: Client>(
     mut command: Command,
     client: Arc<C>,
     limits: Limits,
+    tap: Option<Arc<dyn Tap>>,
 ) -> Result<(AgentHandle, AgentProcess), SpawnError> {
     command
         .stdin(Stdio::piped())
@@ -117,13 +129,21 @@ pub fn spawn_agent<C: Client>(
     };
     widen(&stdin);
     widen(&stdout);
-    let tail = Arc::new(Mutex::new(Tail::default()));
-    let stderr_ended = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
-    let eager = stdout.as_fd().try_clone_to_owned().ok().map(Eager::new);
-    let (caller, driver) = Driver::new(stdout, stdin, limits);
-    let (agent, serving) = attach_client(client, (caller, driver.eager(eager)));
-    let serving = tokio::spawn(serving);
-    let process = AgentProcess { child, group, agent: agent.clone(), serving, stderr: tail, stderr_ended };
+    let stderr = LastWords::of(stderr);
+    let (agent, serving) = match tap {
+        None => {
+            let eager = stdout.as_fd().try_clone_to_owned().ok().map(Eager::new);
+            let (caller, driver) = Driver::new(stdout, stdin, limits);
+            let (agent, serving) = attach_client(client, (caller, driver.eager(eager)));
+            (agent, tokio::spawn(serving))
+        }
+        // Who looks at the pipe itself would take messages that nobody hears.
+        Some(tap) => {
+            let (agent, serving) = connect_client_tapped(client, stdout, stdin, limits, tap);
+            (agent, tokio::spawn(serving))
+        }
+    };
+    let process = AgentProcess { child, group, agent: agent.clone(), serving, stderr };
     Ok((agent, process))
 }
 
@@ -137,7 +157,7 @@ impl AgentProcess {
     /// The last of what the agent wrote to stderr so far.
     #[must_use]
     pub fn stderr(&self) -> String {
-        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).text()
+        self.stderr.text()
     }
 
     /// Waits until the process ends by itself, and kills what it left behind in its process group.
@@ -168,10 +188,7 @@ impl AgentProcess {
     }
 
     async fn exit(&mut self, status: Option<ExitStatus>) -> AgentExit {
-        // A process that outlives the agent may hold its stderr open; what came by then is enough.
-        if !self.stderr_ended.is_finished() {
-            drop(tokio::time::timeout(Duration::from_millis(100), &mut self.stderr_ended).await);
-        }
+        self.stderr.settle().await;
         AgentExit { status, stderr: self.stderr() }
     }
 }
@@ -180,7 +197,6 @@ impl Drop for AgentProcess {
     fn drop(&mut self) {
         self.group.end();
         self.serving.abort();
-        self.stderr_ended.abort();
     }
 }
 
@@ -200,33 +216,5 @@ impl Group {
             // A group without members is what we want.
             kill_process_group(group, signal).ok();
         }
-    }
-}
-
-/// The last bytes of a stream.
-#[derive(Debug, Default)]
-struct Tail {
-    // Invariant: at most STDERR_TAIL bytes.
-    bytes: VecDeque<u8>,
-}
-
-impl Tail {
-    fn push(&mut self, bytes: &[u8]) {
-        let bytes = &bytes[bytes.len().saturating_sub(STDERR_TAIL)..];
-        let over = (self.bytes.len() + bytes.len()).saturating_sub(STDERR_TAIL);
-        self.bytes.drain(..over);
-        self.bytes.extend(bytes);
-    }
-
-    fn text(&self) -> String {
-        let bytes: Vec<u8> = self.bytes.iter().copied().collect();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-async fn keep_tail(mut stream: impl AsyncRead + Unpin, tail: Arc<Mutex<Tail>>) {
-    let mut bytes = vec![0; 8192];
-    while let Ok(n @ 1..) = stream.read(&mut bytes).await {
-        tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes[..n]);
     }
 }

@@ -14,6 +14,7 @@ use crate::client_handle::ClientHandle;
 use crate::driver::Driver;
 use crate::limits::Limits;
 use crate::stdio;
+use crate::tap::{Direction, Tap, Tapped};
 
 /// Puts an agent on a connection to a client. Returns the client, and the future that serves until the client ends.
 pub fn connect_agent<A, R, W>(
@@ -57,6 +58,24 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
+    attach_client(client, Driver::new(reader, writer, limits))
+}
+
+/// Puts a client on a connection to an agent as [`connect_client`] does, with somebody who hears every message.
+pub fn connect_client_tapped<C, R, W>(
+    client: Arc<C>,
+    reader: R,
+    writer: W,
+    limits: Limits,
+    tap: Arc<dyn Tap>,
+) -> (AgentHandle, impl Future<Output = io::Result<()>> + Send)
+where
+    C: Client,
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send,
+{
+    let reader = Tapped::new(reader, tap.clone(), Direction::Received, limits.max_line);
+    let writer = Tapped::new(writer, tap, Direction::Sent, limits.max_line);
     attach_client(client, Driver::new(reader, writer, limits))
 }
 

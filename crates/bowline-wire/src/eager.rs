@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use rustix::buffer::spare_capacity;
 
 /// How often the input is looked at: some microseconds, in which this thread does nothing else.
-const LOOKS: u32 = 32;
+const LOOKS: u32 = 128;
 
 /// After so many vain attempts in a row there is a rest.
 const MISSES: u32 = 4;

@@ -35,6 +35,12 @@ pub(crate) fn reader() -> (Box<dyn AsyncRead + Unpin + Send>, Option<Eager>) {
     }
 }
 
+/// Opens standard input and output, for a protocol that somebody else speaks.
+#[must_use]
+pub fn streams() -> (Box<dyn AsyncRead + Unpin + Send>, Box<dyn AsyncWrite + Unpin + Send>) {
+    (reader().0, writer())
+}
+
 /// Opens standard output.
 pub(crate) fn writer() -> Box<dyn AsyncWrite + Unpin + Send> {
     if let Ok(pipe) = pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
