@@ -19,6 +19,13 @@ pub const MAX_BLOCK_LINE: usize = 2000;
 /// Room for what stands in place of text that was cut out.
 const MARK_BYTES: usize = 40;
 
+/// Says whether nobody sees the character, or sees others in another order for it.
+#[must_use]
+pub fn is_hidden(character: char) -> bool {
+    matches!(character, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+        | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
 /// Returns `text` on one line of at most about `cap` bytes, unable to steer a terminal or to hide a part of itself.
 ///
 /// Control characters, those that reorder text, those that nobody sees, and piles of marks are escaped, like
@@ -84,6 +91,46 @@ pub fn invocation(invocation: &Invocation) -> Cow<'_, str> {
             line.into()
         }
     }
+}
+
+/// More blanks than this in a row are told by their number, and so are more at the start of a line, and more empty lines.
+const MAX_BLANKS: usize = 20;
+const MAX_INDENT: usize = 60;
+const MAX_EMPTY: usize = 8;
+
+/// Returns `text` with every long run of blanks or empty lines as a mark that tells how many there are, like `␣×3000`:
+/// what comes after it cannot be pushed out of sight.
+#[must_use]
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    let mut short = String::new();
+    // Up to where the text is in `short`.
+    let mut done = 0;
+    let mut at = 0;
+    while let Some(start) = text[at..].find(char::is_whitespace).map(|found| at + found) {
+        let run = &text[start..];
+        let run = &run[..run.find(|character: char| !character.is_whitespace()).unwrap_or(run.len())];
+        at = start + run.len();
+        let breaks = run.matches('\n').count();
+        let blanks = run.chars().count() - breaks;
+        let indented = if breaks > 0 { MAX_INDENT } else { MAX_BLANKS };
+        if blanks <= indented && breaks <= MAX_EMPTY {
+            continue;
+        }
+        short.push_str(&text[done..start]);
+        // Writing to a string cannot fail.
+        if blanks > 0 {
+            _ = write!(short, "␣×{blanks}");
+        }
+        if breaks > 0 {
+            _ = writeln!(short, "⏎×{breaks}");
+        }
+        done = at;
+    }
+    if done == 0 {
+        return text.into();
+    }
+    short.push_str(&text[done..]);
+    short.into()
 }
 
 /// Returns `text` on one line, unable to steer a terminal, and cut to at most `limit` bytes, the ellipsis included.

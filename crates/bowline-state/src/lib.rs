@@ -38,6 +38,7 @@ pub mod retry;
 pub mod slash;
 pub mod terminal;
 pub mod text;
+pub mod tooling;
 pub mod tracker;
 pub mod transcript;
 pub mod turn;

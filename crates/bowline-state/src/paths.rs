@@ -7,6 +7,8 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::failure::quote;
+
 mod protected;
 
 pub(crate) use protected::{PatternName, protecting};
@@ -52,16 +54,16 @@ pub enum PathFault {
     #[error("the path {0:?} has a NUL character")]
     Nul(String),
     /// It starts with `~`, which only a shell understands.
-    #[error("{0} starts with ~, send an absolute path")]
+    #[error("{} starts with ~, send an absolute path", quote(.0))]
     Home(String),
     /// It is a URL.
-    #[error("{0} is a URL, send an absolute path")]
+    #[error("{} is a URL, send an absolute path", quote(.0))]
     FileUrl(String),
     /// It does not start with `/`.
-    #[error("{0} is relative, send an absolute path")]
+    #[error("{} is relative, send an absolute path", quote(.0))]
     Relative(String),
     /// It goes above `/`, and so out of everything.
-    #[error("{0} is outside the session's directories")]
+    #[error("{} is outside the session's directories", quote(.0))]
     AboveRoot(String),
 }
 
@@ -178,10 +180,10 @@ pub enum Refusal {
     #[error(transparent)]
     Fault(#[from] PathFault),
     /// It is below no root.
-    #[error("{0} is outside the session's directories")]
+    #[error("{} is outside the session's directories", quote(.0))]
     Outside(String),
     /// It is to be written, and the root it is in may only be read.
-    #[error("{0} is in a directory that this session may only read")]
+    #[error("{} is in a directory that this session may only read", quote(.0))]
     ReadOnly(String),
 }
 

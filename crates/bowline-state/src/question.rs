@@ -3,7 +3,12 @@
 //! Everything in it that comes from the agent is as the agent sent it; [`Question::text`] and the functions of
 //! [`display`] make it safe to show.
 
+mod offers;
+mod told;
+
 use std::sync::Arc;
+
+use agent_client_protocol_schema::v1::PermissionOptionId;
 
 use crate::danger::Danger;
 use crate::diff::{self, Body, FileDiff, Side, unified};
@@ -11,6 +16,9 @@ use crate::display::{self, Block};
 use crate::grants::Holder;
 use crate::operation::{Kind, Operation, Target};
 use crate::policy::{Effect, Lifetime, Rule, RuleFault, RuleSpec, Source, Suggestion, suggest};
+
+pub use offers::{MAX_OFFERS, Offer};
+pub use told::{Part, Told};
 
 /// As much of one diff is shown as text: lines, and bytes. What is cut is said.
 const MAX_DIFF: (usize, usize) = (400, 64 << 10);
@@ -62,6 +70,8 @@ pub struct Question {
     pub because: String,
     /// What "always" could mean, from narrow to wide.
     pub suggestions: Vec<Suggestion>,
+    /// The agent's own answers, where there is more to choose than yes and no.
+    pub offers: Vec<Offer>,
 }
 
 /// One operation of a question.
@@ -71,6 +81,8 @@ pub struct Item {
     pub operation: Operation,
     /// The text that would change, if it is known.
     pub change: Option<Shown>,
+    /// What the agent tells of it, where that is all there is to see.
+    pub told: Option<Arc<Told>>,
 }
 
 /// A change of a text.
@@ -102,6 +114,8 @@ pub struct Answer {
     pub scope: Vec<Suggestion>,
     /// Why not, for the agent to read.
     pub reason: Option<String>,
+    /// Which of the agent's own answers was chosen, if one was.
+    pub option: Option<PermissionOptionId>,
 }
 
 /// Yes or no.
@@ -144,7 +158,16 @@ impl Reply {
     /// Returns an answer with no scope of its own and no reason.
     #[must_use]
     pub fn answer(choice: Choice, keep: Keep) -> Self {
-        Self::Answered(Answer { choice, keep, scope: Vec::new(), reason: None })
+        Self::Answered(Answer { choice, keep, scope: Vec::new(), reason: None, option: None })
+    }
+}
+
+impl Answer {
+    /// Returns the answer that an agent offers, for this once as far as rules here are concerned.
+    #[must_use]
+    pub fn chosen(offer: &Offer) -> Self {
+        let (keep, scope, option) = (Keep::Once, Vec::new(), Some(offer.id.clone()));
+        Self { choice: offer.choice, keep, scope, reason: None, option }
     }
 }
 
@@ -191,6 +214,18 @@ impl Question {
         operations.filter_map(|operation| suggest(operation, roots).into_iter().next()).collect()
     }
 
+    /// Says whether a yes or a no alone says enough: the agent offers no two of them for this once.
+    #[must_use]
+    pub fn is_plain(&self, choice: Choice) -> bool {
+        self.offers.iter().filter(|offer| offer.choice == choice && !offer.lasts).count() < 2
+    }
+
+    /// Returns the agent's own answers that can be chosen, by their numbers from 1 on.
+    #[must_use]
+    pub fn choices(&self) -> &[Offer] {
+        &self.offers[..self.offers.len().min(MAX_OFFERS)]
+    }
+
     /// Returns the whole question as text that is safe on any terminal: what, to what, how it looks, what is dangerous.
     #[must_use]
     pub fn text(&self) -> String {
@@ -213,10 +248,21 @@ impl Question {
             shown.extend(item_lines);
             unshown.extend(item.unshown());
         }
+        if self.offers.len() > MAX_OFFERS {
+            unshown.push(format!(
+                "{} more answers of the agent's are not shown",
+                self.offers.len() - MAX_OFFERS
+            ));
+        }
         // Warnings first: what comes from the agent cannot push them out of sight.
         lines.extend(unshown.iter().map(|text| warn(text)));
         lines.extend(self.dangers.iter().map(|danger| warn(&danger.to_string())));
         lines.extend(shown);
+        if !self.offers.is_empty() {
+            lines.push("The agent offers".to_owned());
+            let choices = self.choices().iter().zip(1..);
+            lines.extend(choices.map(|(offer, number)| format!("  {number} {}", offer.text())));
+        }
         lines.push(format!("Asked because {}", display::line(&self.because, MAX_LINE)));
         lines.join("\n") + "\n"
     }
@@ -226,16 +272,37 @@ impl Item {
     /// Returns an operation that has no text to show.
     #[must_use]
     pub fn plain(operation: Operation) -> Self {
-        Self { operation, change: None }
+        Self { operation, change: None, told: None }
+    }
+
+    /// Returns an operation that changes a text.
+    #[must_use]
+    pub fn changing(operation: Operation, change: Shown) -> Self {
+        Self { operation, change: Some(change), told: None }
+    }
+
+    /// Says whether a person would see no more of it than a name: neither a text that changes nor a command.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.change.is_none() && !matches!(self.operation.target, Target::Command(_))
     }
 
     /// Returns what a person should see of it, line by line, safe on any terminal.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
+        let mut lines = self.head();
+        lines.extend(self.told.iter().flat_map(|told| told.lines()));
+        lines.extend(self.change.iter().flat_map(Shown::lines));
+        lines
+    }
+
+    /// Returns what is done to what, line by line, safe on any terminal.
+    #[must_use]
+    pub fn head(&self) -> Vec<String> {
         let kind = self.operation.kind.word();
         let line = |text: &str| display::line(text, MAX_LINE);
-        let command_line = |text: &str| display::line(text, MAX_COMMAND);
-        let mut lines = match &self.operation.target {
+        let command_line = |text: &str| display::line(&display::shortened(text), MAX_COMMAND);
+        match &self.operation.target {
             Target::File { asked, resolved, .. } if asked != resolved => {
                 vec![format!("  {kind} {} (leads to {})", line(asked), line(resolved))]
             }
@@ -254,19 +321,22 @@ impl Item {
             }
             Target::Url(url) => vec![format!("  {kind} {}", line(url))],
             Target::Described(title) => {
-                vec![format!("  {} in its own words: {}", noun(self.operation.kind), line(title))]
+                let noun = self.told.as_ref().map_or(noun(self.operation.kind), |told| told.noun());
+                vec![format!("  {noun} in its own words: {}", line(title))]
             }
-        };
-        if let Some(change) = &self.change {
-            lines.extend(change.lines());
         }
-        lines
     }
 
     /// Says what of it [`Item::lines`] leaves out, if it does: a person who says yes to that has not seen it.
     #[must_use]
     pub fn unshown(&self) -> Option<String> {
-        let cut = |text: &str| display::line(text, MAX_COMMAND) != display::line(text, usize::MAX);
+        if self.told.as_ref().is_some_and(|told| told.is_cut()) {
+            return Some("a part of what the agent tells of it is not shown: it is too long".to_owned());
+        }
+        let cut = |text: &str| {
+            let text = display::shortened(text);
+            display::line(&text, MAX_COMMAND) != display::line(&text, usize::MAX)
+        };
         match (&self.operation.target, &self.change) {
             (Target::Command(command), _) if cut(&display::invocation(&command.invocation)) => {
                 Some("a part of the command is not shown: it is too long".to_owned())
@@ -309,7 +379,7 @@ fn noun(kind: Kind) -> &'static str {
         Kind::Read => "a look",
         Kind::Write => "a change",
         Kind::Delete => "a deletion",
-        Kind::Execute => "a command or something like it",
+        Kind::Execute => "something that it does by itself,",
         Kind::Fetch => "a download",
     }
 }

@@ -28,14 +28,23 @@ pub enum Command {
     Model(Option<String>),
     /// Says which mode holds and which there are, or takes another one.
     Mode(Option<String>),
-    /// Says which MCP servers there are and how they are.
-    Mcp,
+    /// Says which MCP servers there are and how they are, or starts them anew.
+    Mcp(Servers),
     /// Sums up the conversation; what is named is to be kept with care.
     Compact(Option<String>),
     /// Takes back changes.
     Undo(Undo),
     /// Has the model write instructions for the project.
     Init,
+}
+
+/// What is done with MCP servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Servers {
+    /// It is said how they are.
+    Show,
+    /// One is started anew, or all.
+    Restart(Option<String>),
 }
 
 /// Which changes are to be taken back.
@@ -71,7 +80,11 @@ pub const TABLE: [Entry; 9] = [
         "Shows or switches what is done without asking",
         Some("read-only, ask, accept-edits or full"),
     ),
-    entry("mcp", "Shows the MCP servers and their tools", None),
+    entry(
+        "mcp",
+        "Shows the MCP servers and their tools, or starts them anew",
+        Some("restart, or restart NAME"),
+    ),
     entry("compact", "Sums up the conversation to make room", Some("what to keep in particular")),
     entry("undo", "Takes back what the last turn changed", Some("number of turns, a file, or all")),
     entry("init", "Writes AGENTS.md for this project", None),
@@ -94,6 +107,9 @@ pub enum SlashError {
         /// The command.
         name: &'static str,
     },
+    /// `/mcp` with something that cannot be done with servers.
+    #[error("/mcp takes nothing, or restart and the name of a server")]
+    NoServerVerb,
     /// `/undo` with a number that is none.
     #[error("there is nothing to undo in 0 turns: give a number from 1 on")]
     NoTurns,
@@ -220,7 +236,7 @@ fn command(name: &'static str, input: Option<String>) -> Result<Command, SlashEr
     match name {
         "status" => plain(Command::Status),
         "tools" => plain(Command::Tools),
-        "mcp" => plain(Command::Mcp),
+        "mcp" => mcp(input).map(Command::Mcp),
         "init" => plain(Command::Init),
         "model" => Ok(Command::Model(input)),
         "mode" => Ok(Command::Mode(input)),
@@ -229,6 +245,16 @@ fn command(name: &'static str, input: Option<String>) -> Result<Command, SlashEr
         // Who asks for help with something is helped all the same.
         _ => Ok(Command::Help),
     }
+}
+
+fn mcp(input: Option<String>) -> Result<Servers, SlashError> {
+    let Some(input) = input else { return Ok(Servers::Show) };
+    let (verb, name) = input.split_once(char::is_whitespace).unwrap_or((&input, ""));
+    if !verb.eq_ignore_ascii_case("restart") {
+        return Err(SlashError::NoServerVerb);
+    }
+    let name = name.trim();
+    Ok(Servers::Restart((!name.is_empty()).then(|| name.to_owned())))
 }
 
 fn undo(input: Option<String>) -> Result<Undo, SlashError> {

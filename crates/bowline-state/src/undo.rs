@@ -36,6 +36,8 @@ pub enum Who {
     /// Anyone's, known or not.
     #[default]
     Anyone,
+    /// Those of any session: what agents did, and not what the user and other programs did beside them.
+    Agents,
     /// A session's.
     Session(String),
     /// One turn's.
@@ -76,6 +78,7 @@ impl Selection {
         let by = |session: &String| origin.session.as_ref() == Some(session);
         let who = match &self.who {
             Who::Anyone => true,
+            Who::Agents => origin.session.is_some(),
             Who::Session(session) => by(session),
             Who::Turn { session, turn } => by(session) && origin.turn == Some(*turn),
             Who::Call { session, call } => by(session) && origin.call.as_ref() == Some(call),

@@ -84,8 +84,10 @@ impl Body {
         self.cut
     }
 
-    /// Returns what the content counts against a cap.
-    pub(super) fn bytes(&self) -> u64 {
+    /// Returns what the content counts against a cap. With [`cut`](Self::cut) it tells a view whether anything has come
+    /// since it last looked: content grows at its end and is cut at its front, and nothing else.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 

@@ -1,9 +1,11 @@
 //! What is dangerous in a command: programs with their options, redirections, the environment, the text itself.
 
+use std::borrow::Cow;
+
 use super::tables::{PROGRAMS, SHELLS, SUBCOMMANDS, WRAPPERS};
 use super::words::{simple_commands, split};
 use super::{Found, Severity, shown};
-use crate::display::{foreign_letters, invocation};
+use crate::display::{foreign_letters, invocation, shortened};
 use crate::operation::Command;
 use crate::paths::{Access, LexicalPath, protected};
 use crate::policy::{EnvironmentRisk, environment};
@@ -40,8 +42,12 @@ pub(super) fn scan(found: &mut Found<'_>, command: &Command) {
     if packed.contains("(){") && packed.contains("|:&") {
         found.add(Grave, "starts itself until the machine stops (fork bomb)");
     }
-    if matches!(redact(&text), std::borrow::Cow::Owned(_)) {
+    if matches!(redact(&text), Cow::Owned(_)) {
         found.add(Mild, "has a secret in its text, which other programs can see");
+    }
+    let values = command.env.iter().map(|(_, value)| value.as_str());
+    if std::iter::once(&*text).chain(values).any(|text| matches!(shortened(text), Cow::Owned(_))) {
+        found.add(Serious, "has many blanks or empty lines in a row: look at what comes after them");
     }
     found.looks(&text);
 }

@@ -108,3 +108,21 @@ proptest! {
         prop_assert_eq!(line(&text, 400), text);
     }
 }
+
+#[test]
+fn long_runs_of_blanks_are_told_by_their_number() {
+    let run = |blanks: usize, breaks: usize| format!("a{}{}b", "\n".repeat(breaks), " ".repeat(blanks));
+    for (blanks, breaks, expected) in [
+        (20, 0, None),
+        (21, 0, Some("a␣×21b")),
+        (60, 1, None),
+        (61, 1, Some("a␣×61⏎×1\nb")),
+        (0, 8, None),
+        (0, 9, Some("a⏎×9\nb")),
+    ] {
+        let text = run(blanks, breaks);
+        assert_eq!(shortened(&text), expected.unwrap_or(&text));
+    }
+    assert_eq!(shortened(&"\u{3000}\t".repeat(50)), "␣×100");
+    assert_eq!(shortened(""), "");
+}

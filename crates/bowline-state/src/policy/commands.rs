@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use super::environment::{EnvironmentRisk, environment};
 use super::rule::below;
-use super::seen::{MAX_DEPTH, Seen, Tokens, is_boundary, texts, without_quotes};
+use super::seen::{MAX_DEPTH, Seen, Tokens, is_boundary, is_prefix, texts, without_quotes};
 use super::shell::{self, Redirection, Simple, Unparsed, Word};
 use super::targets::{MAX_FILES, SINKS, destination, is_steady, locate, moves, redirections};
 use super::wrappers::{Runs, base_name, is_known_shell, is_login, runs};
-use super::{Context, Effect, Ground, Law, Matcher, Policy, Preset, Reason, because};
+use super::{Context, Effect, Ground, Law, Matcher, Policy, Preset, Reason, Rule, because};
 use crate::operation::{Command, Invocation, Kind, Leads};
 use crate::paths::{self, LexicalPath, Protection, Root, RootMode, Roots};
 
@@ -188,7 +188,7 @@ impl Judge<'_> {
         if let Runs::Text { text, is_shell: true, at } = runs(&part.words)
             && is_known_shell(&part.words[0].text)
         {
-            let shell = Seen { commands: vec![texts(&part.words)], loose: Vec::new() };
+            let shell = Seen { commands: vec![texts(&part.words)], ..Seen::default() };
             self.against(&part.words, &shell, &part.text, reasons);
             // A login shell reads the user's own files first, which may go elsewhere.
             let has_moved = place.has_moved || is_login(&part.words[..at]);
@@ -200,6 +200,13 @@ impl Judge<'_> {
         let is_ruled = self.against(&part.words, &seen, &part.text, reasons);
         if is_ruled || is_allowed {
             return;
+        }
+        let may_be_ruled = |rule: &Rule| match &rule.spec().matcher {
+            Matcher::Command(prefix) => rule.effect() != Effect::Allow && seen.may_have(prefix),
+            _ => false,
+        };
+        if self.policy.live(self.kind, self.context).any(|(_, rule)| may_be_ruled(rule)) {
+            reasons.push(Reason::law(Effect::Ask, Law::Incomparable).of(&part.text));
         }
         let guarded = self.policy.preset.guarded(self.kind);
         let reason = match self.covering(&part.words, place) {
@@ -489,10 +496,4 @@ fn may_move(mut words: &[Word]) -> bool {
             Runs::Hidden { .. } => return true,
         }
     }
-}
-
-/// Says whether a command starts with words, exactly.
-fn is_prefix(prefix: &[String], words: &[Word]) -> bool {
-    prefix.len() <= words.len()
-        && prefix.iter().zip(words).all(|(want, word)| word.is_literal && *want == word.text)
 }

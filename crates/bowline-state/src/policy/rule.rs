@@ -71,7 +71,7 @@ pub enum Source {
         path: String,
         /// For which workspace; none if for all.
         workspace: Option<String>,
-        /// Which rule there, counted from 1.
+        /// Which rule of those that hold for the workspace, counted from 1, those for every workspace first.
         number: usize,
     },
     /// A person's answer.
@@ -290,6 +290,15 @@ impl Rule {
             }
         }
         Ok(Self { spec, globs })
+    }
+
+    /// Returns the rule with its number among all that hold for a workspace, if it is from a file.
+    #[must_use]
+    pub fn numbered(mut self, among_all: usize) -> Self {
+        if let Source::File { number, .. } = &mut self.spec.source {
+            *number = among_all;
+        }
+        self
     }
 
     /// Returns what it is made of.

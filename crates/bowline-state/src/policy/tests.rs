@@ -1434,3 +1434,69 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_a_pattern_may_become_or_an_alias_mean_is_asked_about() {
+    check_effects(
+        Preset::Full,
+        "deny execute command git push
+         ask execute command make release",
+        r#"run git pus*
+         run git pu?h
+         run git [a-z]ush
+         run git []p]ush
+         run gi? push
+         run /usr/bin/g* push
+         run git * push
+         run git -C * push
+         run env git p*h origin
+         run sh -c "git p*"
+         run git 'pus*'
+         run git add src/*.rs
+         run git p*l
+         run ls p*
+         run make rel*
+         run make *.o
+         run git -c alias.p=push p
+         run git -c Alias.p=push p
+         run git -C sub -c alias.p=push p
+         run git --config-env=alias.p=P p
+         run git -c core.pager=less log
+         run git -c user.name=me commit"#,
+        expect![[r#"
+            ask   run git pus*
+            ask   run git pu?h
+            ask   run git [a-z]ush
+            ask   run git []p]ush
+            ask   run gi? push
+            ask   run /usr/bin/g* push
+            ask   run git * push
+            deny  run git -C * push
+            ask   run env git p*h origin
+            ask   run sh -c "git p*"
+            allow run git 'pus*'
+            allow run git add src/*.rs
+            allow run git p*l
+            allow run ls p*
+            ask   run make rel*
+            allow run make *.o
+            ask   run git -c alias.p=push p
+            ask   run git -c Alias.p=push p
+            ask   run git -C sub -c alias.p=push p
+            ask   run git --config-env=alias.p=P p
+            ask   run git -c core.pager=less log
+            allow run git -c user.name=me commit
+        "#]],
+    );
+    check_effects(
+        Preset::Full,
+        "deny execute command git push
+         allow execute exact git pus*",
+        "run git pus*
+         run ******************************************************************************************************x",
+        expect![[r#"
+            allow run git pus*
+            ask   run ******************************************************************************************************x
+        "#]],
+    );
+}

@@ -2,7 +2,10 @@
 
 use expect_test::{Expect, expect};
 
+use agent_client_protocol_schema::v1::{PermissionOption, ToolCallUpdate};
+
 use super::*;
+use crate::accumulator::ToolCallView;
 use crate::danger::dangers;
 use crate::operation::{Command, Invocation};
 use crate::paths::Protection;
@@ -36,6 +39,7 @@ fn question(title: &str, items: Vec<Item>) -> Question {
         items,
         because: "no rule covers it".to_owned(),
         suggestions: Vec::new(),
+        offers: Vec::new(),
     }
 }
 
@@ -52,7 +56,7 @@ fn a_write_shows_its_diff_and_where_the_name_leads() {
     let hook = file(Kind::Write, "/w/link", "/w/.git/hooks/pre-commit", Some(Protection::Hook));
     check(
         "Edit",
-        vec![Item { operation: hook, change: Some(change) }],
+        vec![Item::changing(hook, change)],
         expect![[r#"
             robot asks: Edit
             ! writes a git hook: runs later (/w/.git/hooks/pre-commit)
@@ -74,7 +78,7 @@ fn a_new_file_says_so() {
     let change = Shown { before: None, after: Arc::new("a\nb".to_owned()) };
     check(
         "Create",
-        vec![Item { operation: file(Kind::Write, "/w/new", "/w/new", None), change: Some(change) }],
+        vec![Item::changing(file(Kind::Write, "/w/new", "/w/new", None), change)],
         expect![[r#"
             robot asks: Create
               write /w/new
@@ -114,7 +118,7 @@ fn a_command_shows_all_of_itself() {
     assert!(text.len() < 80_000, "{}", text.len());
     let long = "line\n".repeat(5000);
     let change = Shown { before: None, after: Arc::new(long) };
-    let item = Item { operation: file(Kind::Write, "/w/new", "/w/new", None), change: Some(change) };
+    let item = Item::changing(file(Kind::Write, "/w/new", "/w/new", None), change);
     let text = question("Create", vec![item.clone()]).text();
     assert!(text.lines().nth(1).unwrap().contains("lines of the change of /w/new are not shown"), "{text}");
     let text = question("Create", vec![item; 50]).text();
@@ -137,7 +141,7 @@ fn other_things_are_shown_by_what_is_known_of_them() {
             ! outside the workspace: /etc/passwd
               read /etc/passwd (outside the workspace)
               fetch https://example.org/x
-              a command or something like it in its own words: db.query
+              something that it does by itself, in its own words: db.query
               delete /w/a
             Asked because no rule covers it
         "#]],
@@ -151,7 +155,7 @@ fn an_answer_that_holds_for_longer_makes_rules() {
     let mut seen = String::new();
     for keep in [Keep::Once, Keep::Turn, Keep::Session, Keep::Project, Keep::Always] {
         for choice in [Choice::Allow, Choice::Deny] {
-            let answer = Answer { choice, keep, scope: Vec::new(), reason: None };
+            let answer = Answer { choice, keep, scope: Vec::new(), reason: None, option: None };
             for rule in question.rules(&answer, &roots).unwrap() {
                 seen += &format!("{keep:?} {choice:?}: {rule}, {:?}\n", rule.spec().lifetime);
             }
@@ -168,6 +172,115 @@ fn an_answer_that_holds_for_longer_makes_rules() {
         Always Deny: a rule from an answer (deny execute: exactly `cargo test --all`), Always
     "#]].assert_eq(&seen);
     let outside_of_a_turn = Question { holder: Holder { session: "s".to_owned(), turn: None }, ..question };
-    let answer = Answer { choice: Choice::Allow, keep: Keep::Turn, scope: Vec::new(), reason: None };
+    let answer =
+        Answer { choice: Choice::Allow, keep: Keep::Turn, scope: Vec::new(), reason: None, option: None };
     assert!(outside_of_a_turn.rules(&answer, &roots).unwrap().is_empty());
+}
+
+/// Returns the one item of a call that is nothing but told.
+fn told(call: &str) -> Item {
+    let call: ToolCallUpdate = serde_json::from_str(call).unwrap();
+    let call = ToolCallView::described(None, &call);
+    let operation = Operation { kind: Kind::Execute, target: Target::Described(call.title.to_string()) };
+    Item { told: Some(Arc::new(Told::of(&call))), ..Item::plain(operation) }
+}
+
+fn offers(pairs: &[(&str, &str)], rules: bool) -> Vec<Offer> {
+    let option = |(name, kind): &(&str, &str)| {
+        let json = serde_json::json!({"optionId": name, "name": format!("{name}\u{1b}"), "kind": kind});
+        serde_json::from_value::<PermissionOption>(json).unwrap()
+    };
+    Offer::to_choose(Offer::all(&pairs.iter().map(option).collect::<Vec<_>>()), rules)
+}
+
+#[test]
+fn what_is_neither_a_change_nor_a_command_is_shown_by_what_the_agent_tells() {
+    let plan = told(
+        r##"{"toolCallId":"c","title":"Ready to code?","kind":"switch_mode","content":[
+            {"type":"content","content":{"type":"text","text":"# Plan\n1. delete the database\u001b[2J"}},
+            {"type":"content","content":{"type":"resource_link","name":"more","uri":"https://a.b/c"}}]}"##,
+    );
+    let mut asked = question("Ready to code?", vec![plan]);
+    asked.offers =
+        offers(&[("auto", "allow_always"), ("by hand", "allow_once"), ("no", "reject_once")], false);
+    expect![[r#"
+        robot asks: Ready to code?
+          a change of its mode in its own words: Ready to code?
+          says │ # Plan
+               │ 1. delete the database\u{1b}[2J
+               │ [more](https://a.b/c)
+        The agent offers
+          1 auto\u{1b} (yes, always)
+          2 by hand\u{1b} (yes)
+          3 no\u{1b} (no)
+        Asked because no rule covers it
+    "#]]
+    .assert_eq(&asked.text());
+    let mail = r#"{"toolCallId":"c","title":"mcp: send_mail","kind":"other","rawInput":{"body":"I quit","to":"boss"}}"#;
+    check(
+        "mcp: send_mail",
+        vec![told(mail)],
+        expect![[r#"
+            robot asks: mcp: send_mail
+              a use of a tool in its own words: mcp: send_mail
+              with │ {
+                   │   "body": "I quit",
+                   │   "to": "boss"
+                   │ }
+            Asked because no rule covers it
+        "#]],
+    );
+}
+
+#[test]
+fn what_an_agent_tells_is_cut_and_that_is_said_first() {
+    for text in ["x".repeat(1 << 20), "y\n".repeat(5000), "é\n ".repeat(100_000)] {
+        let call = serde_json::json!({"toolCallId": "c", "title": "T", "rawInput": {"a": text}, "content": [
+            {"type": "content", "content": {"type": "text", "text": text}}]});
+        let text = question("T", vec![told(&call.to_string())]).text();
+        let second = text.lines().nth(1).unwrap();
+        assert_eq!(second, "! a part of what the agent tells of it is not shown: it is too long");
+        assert!(text.len() < 160_000 && text.lines().count() < 1100, "{}", text.len());
+    }
+}
+
+#[test]
+fn there_is_something_to_choose_only_where_yes_and_no_do_not_say_it() {
+    let names = |pairs: &[(&str, &str)], rules| {
+        offers(pairs, rules).iter().map(|offer| offer.id.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    let usual = [
+        ("once", "allow_once"),
+        ("always", "allow_always"),
+        ("no", "reject_once"),
+        ("never", "reject_always"),
+    ];
+    assert_eq!(names(&usual, true), "", "a rule can be made here, and says what it is for");
+    assert_eq!(names(&usual, false), "once always no never");
+    assert_eq!(names(&[("once", "allow_once"), ("no", "reject_once")], false), "");
+    assert_eq!(names(&[("a", "allow_once"), ("b", "allow_once")], true), "a b");
+    assert_eq!(names(&[("a", "allow_once"), ("a", "allow_once"), ("b", "allow_once")], true), "", "which a?");
+    let many: Vec<(String, &str)> = (0..30).map(|number| (number.to_string(), "allow_once")).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
+    let mut asked = question("Many", Vec::new());
+    asked.offers = offers(&many, true);
+    assert!(!asked.is_plain(Choice::Allow) && asked.is_plain(Choice::Deny));
+    assert_eq!(asked.choices().len(), MAX_OFFERS);
+    assert!(asked.text().contains("! 21 more answers of the agent's are not shown"));
+}
+
+#[test]
+fn blanks_push_nothing_out_of_sight() {
+    let line = format!("sh -c 'echo ok{}; ./x{}y'", " ".repeat(3000), "\n".repeat(300));
+    check(
+        "Run",
+        vec![Item::plain(command(&line, &[]))],
+        expect![[r#"
+            robot asks: Run
+            ! has many blanks or empty lines in a row: look at what comes after them
+              run sh -c 'echo ok␣×3000; ./x⏎×300\ny'
+              in /w
+            Asked because no rule covers it
+        "#]],
+    );
 }

@@ -38,6 +38,9 @@ fn a_slash_and_a_known_word_is_a_command() {
             "/model",
             "/model  openai/gpt-5 ",
             "/mode ask",
+            "/mcp restart",
+            "/mcp restart my server",
+            "/mcp stop",
             "/compact",
             "/compact the parser\nand its tests",
         ],
@@ -47,11 +50,14 @@ fn a_slash_and_a_known_word_is_a_command() {
             "/help me with the tests" Help
             "/status" Status
             "/tools" Tools
-            "/mcp" Mcp
+            "/mcp" Mcp(Show)
             "/init" Init
             "/model" Model(None)
             "/model  openai/gpt-5 " Model(Some("openai/gpt-5"))
             "/mode ask" Mode(Some("ask"))
+            "/mcp restart" Mcp(Restart(None))
+            "/mcp restart my server" Mcp(Restart(Some("my server")))
+            "/mcp stop" ! /mcp takes nothing, or restart and the name of a server
             "/compact" Compact(None)
             "/compact the parser\nand its tests" Compact(Some("the parser\nand its tests"))
         "#]],
@@ -185,7 +191,7 @@ fn help_lists_what_is_offered() {
         - `/tools`: Shows the tools that the model is offered
         - `/model` *name of a model*: Shows or switches the model
         - `/mode` *read-only, ask, accept-edits or full*: Shows or switches what is done without asking
-        - `/mcp`: Shows the MCP servers and their tools
+        - `/mcp` *restart, or restart NAME*: Shows the MCP servers and their tools, or starts them anew
         - `/compact` *what to keep in particular*: Sums up the conversation to make room
         - `/init`: Writes AGENTS.md for this project
     "#]]

@@ -816,3 +816,17 @@ fn a_mode_comes_back_unless_somebody_changed_it_since() {
     assert_eq!(taken(b"y\n", after), write(b"y\n", before));
     assert_eq!(taken(b"y\n", other), Planned::Unchanged);
 }
+
+#[test]
+fn what_agents_did_is_not_what_others_did_beside_them() {
+    let mut journal = Journal::default();
+    for (at, origin) in [agent(1, "c1"), Origin::default(), agent(2, "c2")].into_iter().enumerate() {
+        let path = format!("f{at}");
+        journal.change(&path, Some((b"x\n".to_vec(), PLAIN)), origin, Vec::new(), at as i64);
+    }
+    let agents = Selection { who: Who::Agents, ..Selection::default() };
+    assert_eq!(to_undo(&journal.history, &agents), [ChangeId(3), ChangeId(1)]);
+    journal.take_back(Way::Undo, &agents).unwrap();
+    assert_eq!(journal.files.keys().collect::<Vec<_>>(), ["f1"]);
+    assert_eq!(to_redo(&journal.history, &agents).len(), 2);
+}

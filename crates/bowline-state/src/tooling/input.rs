@@ -1,0 +1,172 @@
+//! What a tool is called with, read with patience and told clearly where it is wrong.
+//!
+//! Fields that a tool does not know are passed over. Weak models write numbers and truths as text: where it can mean
+//! nothing else, that is taken too.
+
+use crate::conversation::Input;
+use crate::display;
+use serde_json::{Map, Value};
+
+/// As much of broken input is shown to the model, in bytes.
+const MAX_SHOWN: usize = 300;
+
+/// The fields of a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Fields<'i>(&'i Map<String, Value>);
+
+impl<'i> Fields<'i> {
+    /// Returns the fields, or what is wrong with them.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn of(input: &'i Input) -> Result<Self, String> {
+        match input {
+            Input::Value(Value::Object(fields)) => Ok(Self(fields)),
+            Input::Value(other) => {
+                Err(format!("the input has to be a JSON object, and is {}: call the tool again", kind(other)))
+            }
+            Input::Broken { text, why } => Err(format!(
+                "the input is not JSON ({why}): call the tool again with a JSON object; what came was {}",
+                display::line(text, MAX_SHOWN)
+            )),
+        }
+    }
+
+    /// Returns the fields of an object.
+    #[must_use]
+    pub fn of_object(fields: &'i Map<String, Value>) -> Self {
+        Self(fields)
+    }
+
+    fn get(self, key: &str) -> Option<&'i Value> {
+        self.0.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Returns a text that has to be there.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn text(self, key: &str) -> Result<&'i str, String> {
+        self.some_text(key)?.ok_or_else(|| missing(key, "a string"))
+    }
+
+    /// Returns a text, if there is one.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn some_text(self, key: &str) -> Result<Option<&'i str>, String> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong(key, "a string", other)),
+        }
+    }
+
+    /// Returns a whole number, if there is one.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn number(self, key: &str) -> Result<Option<u32>, String> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = match value {
+            Value::Number(number) => number.as_u64().or_else(|| {
+                // Some models write 10.0.
+                number
+                    .as_f64()
+                    .filter(|number| number.fract() == 0.0 && (0.0..4e9).contains(number))
+                    .map(|it| it as u64)
+            }),
+            Value::String(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        number.map(Some).ok_or_else(|| wrong(key, "a whole number from 0 on", value))
+    }
+
+    /// Returns a truth, false if there is none.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn flag(self, key: &str) -> Result<bool, String> {
+        match self.get(key) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(Value::String(text)) if text.eq_ignore_ascii_case("true") => Ok(true),
+            Some(Value::String(text)) if text.eq_ignore_ascii_case("false") => Ok(false),
+            Some(other) => Err(wrong(key, "true or false", other)),
+        }
+    }
+
+    /// Returns a list of texts, empty if there is none.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn texts(self, key: &str) -> Result<Vec<String>, String> {
+        let Some(value) = self.get(key) else { return Ok(Vec::new()) };
+        let text = |item: &Value| match item {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        let list = value.as_array().and_then(|items| items.iter().map(text).collect());
+        list.ok_or_else(|| wrong(key, "a list of strings", value))
+    }
+
+    /// Returns the objects of a list that has to be there; a single object counts as a list of one.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn objects(self, key: &str) -> Result<Vec<Fields<'i>>, String> {
+        let value = self.get(key).ok_or_else(|| missing(key, "a list of objects"))?;
+        let list: Option<Vec<Fields<'i>>> = match value {
+            Value::Array(items) => items.iter().map(|item| item.as_object().map(Fields)).collect(),
+            Value::Object(one) => Some(vec![Fields(one)]),
+            _ => None,
+        };
+        list.ok_or_else(|| wrong(key, "a list of objects", value))
+    }
+
+    /// Returns names with values: an object of texts, or a list of objects with `name` and `value`.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn pairs(self, key: &str) -> Result<Vec<(String, String)>, String> {
+        let Some(value) = self.get(key) else { return Ok(Vec::new()) };
+        let text = |value: &Value| match value {
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            Value::Bool(flag) => Some(flag.to_string()),
+            _ => None,
+        };
+        let pairs: Option<Vec<(String, String)>> = match value {
+            Value::Object(pairs) => {
+                pairs.iter().map(|(name, value)| Some((name.clone(), text(value)?))).collect()
+            }
+            Value::Array(items) => items
+                .iter()
+                .map(|item| Some((item.get("name").and_then(text)?, item.get("value").and_then(text)?)))
+                .collect(),
+            _ => None,
+        };
+        pairs.ok_or_else(|| wrong(key, "an object of strings", value))
+    }
+}
+
+fn missing(key: &str, wanted: &str) -> String {
+    format!("`{key}` is missing: give {wanted}")
+}
+
+fn wrong(key: &str, wanted: &str, found: &Value) -> String {
+    format!("`{key}` has to be {wanted}, and is {}", kind(found))
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
