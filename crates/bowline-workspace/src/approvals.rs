@@ -15,7 +15,7 @@ use bowline_state::danger::{Danger, Severity, dangers};
 use bowline_state::grants::{Deed, Grants, Holder, Taken};
 use bowline_state::operation::Operation;
 use bowline_state::policy::{Context, Effect, Lifetime, Policy, Rule, Ruling, suggest};
-use bowline_state::question::{Answer, Choice, Item, Keep, Occasion, Question, QuestionId, Reply};
+use bowline_state::question::{Answer, Choice, Item, Keep, Occasion, Offer, Question, QuestionId, Reply};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -27,8 +27,8 @@ mod fallback;
 mod outcome;
 
 pub use fallback::Fallback;
-pub use outcome::{Cleared, Refused};
-use outcome::{because, decided};
+use outcome::decided;
+pub use outcome::{BY_SETTINGS, Cleared, NOBODY, Refused, because};
 
 /// As many questions wait for a person at once; what is asked beyond that is refused as busy.
 pub const MAX_WAITING: usize = 32;
@@ -80,6 +80,8 @@ pub struct Request {
     pub items: Vec<Item>,
     /// What a person should be warned of beside what the operations themselves tell.
     pub warnings: Vec<String>,
+    /// The answers that the agent offers, if it asks.
+    pub offers: Vec<Offer>,
     /// The same, bound to what it does exactly: what an approval is for. Where this cannot be told, it is left out, and
     /// the act itself is asked about.
     pub deeds: Vec<Deed>,
@@ -336,6 +338,7 @@ impl Approvals {
             items: request.items.clone(),
             dangers: warnings.chain(dangers(&operations, &policy.roots)).collect(),
             because: because(ruling),
+            offers: Offer::to_choose(request.offers.clone(), !suggestions.is_empty()),
             suggestions,
         }
     }
@@ -352,7 +355,7 @@ impl Approvals {
         // A person may have denied it by a rule while the question was open.
         let (ruling, _) = self.ruling_beside(request).await?;
         if ruling.effect == Effect::Deny {
-            return decided(&ruling).unwrap_or(Err(Refused::Person { reason: None }));
+            return decided(&ruling).unwrap_or(Err(Refused::Person { reason: None, option: None }));
         }
         if answer.keep != Keep::Once {
             let (its, question, answer) = (self.clone(), question.clone(), answer.clone());
@@ -360,14 +363,14 @@ impl Approvals {
             spawn_blocking(move || its.remember(&question, &answer)).await.ok();
         }
         match answer.choice {
-            Choice::Deny => Err(Refused::Person { reason: answer.reason }),
+            Choice::Deny => Err(Refused::Person { reason: answer.reason, option: answer.option }),
             Choice::Allow => {
                 if request.occasion == Occasion::Request {
                     let mut state = self.state();
                     let deeds = request.deeds.iter().cloned();
                     state.grants.give(&request.holder, request.call.as_deref(), deeds);
                 }
-                Ok(Cleared::Person(answer.keep))
+                Ok(Cleared::Person { keep: answer.keep, option: answer.option })
             }
         }
     }

@@ -26,6 +26,7 @@ mod tests;
 
 pub use baseline::BaselineRow;
 pub use error::{JournalError, Notice, Unusable};
+pub use open::{Condition, examine};
 pub use place::JournalLock;
 pub use prune::Pruned;
 

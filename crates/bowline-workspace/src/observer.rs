@@ -1,6 +1,6 @@
 //! Finds files that changed on disk without passing through the engine.
 //!
-//! The first scan learns what is there: the metadata of every file, and the bytes of small texts up to a budget, so
+//! The first scan learns what is there: the metadata of every file, and the bytes of small files up to a budget, so
 //! that a later change can be undone. A later scan looks at metadata only, and reads what they leave open
 //! ([`bowline_state::observation`]). Bytes are handed on one file at a time and never kept here.
 //!

@@ -37,6 +37,7 @@ mod edit;
 mod place;
 
 use document::Layers;
+pub use document::{moment, plain_words};
 use place::Place;
 
 /// A file of rules is at most this long, in bytes.
@@ -240,6 +241,37 @@ impl PolicyFile {
         self.expect(&layers, &read, workspace, &expected)?;
         self.place.replace(&after)?;
         Ok(true)
+    }
+
+    /// States what holds where no rule matches, or takes the statement out of the file. Says whether that changed
+    /// anything.
+    ///
+    /// # Errors
+    /// Returns why it was not done. The file is as it was.
+    pub fn state_preset(&self, preset: Option<Preset>, scope: Scope) -> Result<bool, PolicyError> {
+        let _lock = self.place.lock(LOCK_WAIT, &self.roots)?;
+        let (before, layers) = self.read_text()?;
+        let workspace = self.workspace(scope);
+        if layers.preset(workspace) == preset {
+            return Ok(false);
+        }
+        let after = edit::state(&before, preset, workspace).ok_or_else(|| self.cannot_edit())?;
+        let read = self.parse(&after)?;
+        let is_as_meant = read.preset(workspace) == preset && layers.differs_only_in_preset(&read, workspace);
+        if !is_as_meant {
+            return Err(self.cannot_edit());
+        }
+        self.place.replace(&after)?;
+        Ok(true)
+    }
+
+    /// Returns the preset that the file states for the workspace alone, or for every workspace.
+    ///
+    /// # Errors
+    /// Returns why the rules cannot be used.
+    pub fn preset(&self, scope: Scope) -> Result<Option<Preset>, PolicyError> {
+        let (_, layers) = self.read()?;
+        Ok(layers.preset(self.workspace(scope)))
     }
 
     fn workspace(&self, scope: Scope) -> Option<&str> {

@@ -149,6 +149,14 @@ pub enum Resolver {
     Walk,
 }
 
+impl Resolver {
+    /// Returns the one that this system has.
+    #[must_use]
+    pub fn of_this_system() -> Self {
+        if kernel::available() { Self::Kernel } else { Self::Walk }
+    }
+}
+
 /// A path that may be used for what it was admitted for, resolved. Only [`Roots::admit`] makes one.
 #[derive(Debug)]
 pub struct Admitted {
@@ -265,7 +273,7 @@ impl Roots {
     /// # Errors
     /// Returns what is wrong with the first directory that cannot be a root.
     pub fn open(cwd: &RootSpec, more: &[RootSpec]) -> Result<Self, RootError> {
-        Self::open_with(cwd, more, if kernel::available() { Resolver::Kernel } else { Resolver::Walk })
+        Self::open_with(cwd, more, Resolver::of_this_system())
     }
 
     /// Opens them with a resolver of choice.

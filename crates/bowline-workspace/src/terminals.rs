@@ -314,6 +314,7 @@ impl LocalTerminals {
             env,
             pty: prepared.pty,
             talks: false,
+            input: None,
             limits: settings.resources,
             confinement: prepared.confinement,
             scratch,

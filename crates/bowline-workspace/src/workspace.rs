@@ -24,6 +24,7 @@ use crate::roots::{Admitted, Roots};
 mod applying;
 mod documents;
 mod editor;
+mod foreseeing;
 mod late;
 mod looking;
 mod observing;
@@ -35,11 +36,12 @@ mod writing;
 
 pub use documents::DocumentEvent;
 pub use editor::OpenDocument;
+pub use foreseeing::{Foreseen, Foresight};
 pub use looking::WorkingDirectory;
 pub use observing::{Observed, Progress, Started, Watching};
 pub use reading::{ReadText, Served};
 pub use recovering::Recovered;
-pub use telling::Changed;
+pub use telling::{Changed, FilePatch};
 pub use undoing::{Reversed, TakenBack};
 pub use writing::{Agreed, Preview, Written};
 

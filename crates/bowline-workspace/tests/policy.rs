@@ -142,9 +142,9 @@ host = "*.example.org"
             accept-edits
             rule 1 of $BASE/config/policy.toml (deny execute: command `git push`), noted: by hand
             rule 2 of $BASE/config/policy.toml (ask fetch: everything)
-            rule 1 of $BASE/config/policy.toml for this workspace (allow write, delete: path `target/**`)
-            rule 2 of $BASE/config/policy.toml for this workspace (allow execute: command `cargo test`)
-            rule 3 of $BASE/config/policy.toml for this workspace (allow execute: exactly `ls | wc -l`)
+            rule 3 of $BASE/config/policy.toml for this workspace (allow write, delete: path `target/**`)
+            rule 4 of $BASE/config/policy.toml for this workspace (allow execute: command `cargo test`)
+            rule 5 of $BASE/config/policy.toml for this workspace (allow execute: exactly `ls | wc -l`)
         "#]],
     );
 }
@@ -432,10 +432,10 @@ fn a_rule_is_added_and_all_else_stays() {
     expect![[r#"
         rule 1 of $BASE/config/policy.toml (deny execute: command `rm`)
         rule 2 of $BASE/config/policy.toml (allow execute: command `ls`)
-        rule 1 of $BASE/config/policy.toml for this workspace (allow execute: command `cargo test`)
-        rule 2 of $BASE/config/policy.toml for this workspace (ask execute: command `a b c$d`)
-        rule 3 of $BASE/config/policy.toml for this workspace (allow execute: exactly `a "b" | c`)
-        rule 4 of $BASE/config/policy.toml for this workspace (allow write: path `src/é/**`)"#]]
+        rule 3 of $BASE/config/policy.toml for this workspace (allow execute: command `cargo test`)
+        rule 4 of $BASE/config/policy.toml for this workspace (ask execute: command `a b c$d`)
+        rule 5 of $BASE/config/policy.toml for this workspace (allow execute: exactly `a "b" | c`)
+        rule 6 of $BASE/config/policy.toml for this workspace (allow write: path `src/é/**`)"#]]
     .assert_eq(&shown.join("\n"));
 
     assert!(file.forget(&command("cargo test"), Scope::Workspace).unwrap());
@@ -697,5 +697,51 @@ proptest! {
         agrees("/bin/bash", &line)?;
         // Other shells have no `|&`, and do not read such a line at all.
         agrees("/bin/sh", &line.replace("|&", "|"))?;
+    }
+}
+
+#[test]
+fn a_preset_is_stated_and_taken_out_with_all_else_as_it_was() {
+    let world = World::with("# mine\n[[rules]] # never\neffect = \"deny\"\ncommand = \"rm\"\n");
+    let file = world.open().unwrap();
+    assert!(file.state_preset(Some(Preset::AcceptEdits), Scope::Workspace).unwrap());
+    assert!(!file.state_preset(Some(Preset::AcceptEdits), Scope::Workspace).unwrap());
+    assert!(file.state_preset(Some(Preset::ReadOnly), Scope::Everywhere).unwrap());
+    assert_eq!(file.current().unwrap().preset, Preset::AcceptEdits);
+    file.remember(&command("ls"), Scope::Workspace).unwrap();
+    expect![[r#"
+        preset = "read-only"
+        # mine
+        [[rules]] # never
+        effect = "deny"
+        command = "rm"
+
+        [workspaces."$ROOT"]
+        preset = "accept-edits"
+
+        [[workspaces."$ROOT".rules]]
+        effect = "allow"
+        kinds = ["execute"]
+        command = "ls"
+    "#]]
+    .assert_eq(&world.text());
+    assert!(file.state_preset(None, Scope::Workspace).unwrap());
+    assert!(!file.state_preset(None, Scope::Workspace).unwrap());
+    assert_eq!(file.preset(Scope::Workspace).unwrap(), None);
+    assert_eq!(file.preset(Scope::Everywhere).unwrap(), Some(Preset::ReadOnly));
+    assert_eq!(file.current().unwrap().preset, Preset::ReadOnly);
+    assert_eq!(file.rules().unwrap().len(), 2);
+    let inline = World::with("workspaces = { }\n");
+    assert!(inline.open().is_err());
+}
+
+#[test]
+fn dates_are_read_as_people_write_them() {
+    let read = |text: &str| bowline_workspace::policy::moment(text).map(|Moment(at)| at);
+    assert_eq!(read("1970-01-02"), Some(86_400_000));
+    assert_eq!(read("1970-01-01T01:00:00Z"), Some(3_600_000));
+    assert_eq!(read("1970-01-01 01:00:00+01:00"), Some(0));
+    for none in ["", "12:00:00", "tomorrow", "1970-13-01", "2027"] {
+        assert_eq!(read(none), None, "{none}");
     }
 }

@@ -628,3 +628,132 @@ fn git_applies_what_diff_says() {
     let forward = git(&["apply", "--check", "--whitespace=nowarn", "../patch"]);
     assert!(forward.0, "{}\n{patch}", forward.1);
 }
+
+#[test]
+fn what_an_undo_would_do_is_what_it_does_and_looking_does_nothing() {
+    let project = Project::new();
+    project.put("a", "1\n2\n3\n4\n5\n");
+    project.put("b", "x\n");
+    project.write("a", "ONE\n2\n3\n4\nFIVE\n");
+    project.write("b", "y\n");
+    project.write("c", "new\n");
+    project.put("a", "ONE\n2\n3\nfour\nFIVE\n6\n");
+    let show = |selection: &Selection| {
+        let foresight = project.workspace.foresee_undo(selection).unwrap();
+        assert_eq!(foresight.left, []);
+        let shown = foresight.files.into_iter().map(|file| {
+            let patch = file.patch.unwrap_or_else(|error| format!("! {error}\n"));
+            let changes: Vec<String> = file.changes.iter().map(ToString::to_string).collect();
+            format!(
+                "{}: {}\n{patch}",
+                file.path.replace(project.root.to_str().unwrap(), ""),
+                changes.join(" ")
+            )
+        });
+        shown.collect::<String>().replace(project.root.to_str().unwrap(), "")
+    };
+    // The user changed a line next to one of the agent's.
+    expect_test::expect![[r#"
+        /c: 3
+        diff --git a/c b/c
+        deleted file mode 100644
+        --- a/c
+        +++ /dev/null
+        @@ -1 +0,0 @@
+        -new
+        /b: 2
+        diff --git a/b b/b
+        --- a/b
+        +++ b/b
+        @@ -1 +1 @@
+        -y
+        +x
+        /a: 1
+        ! cannot take back change 1 of /a: its lines were changed since: conflicting changes in 1 place, first at line 4
+    "#]].assert_eq(&show(&of_session("s1")));
+    let hunk = Selection {
+        change: Some(Reversal { change: ChangeId(1), hunks: Some(vec![0]) }),
+        ..Selection::default()
+    };
+    expect_test::expect![[r#"
+        /a: 1
+        diff --git a/a b/a
+        --- a/a
+        +++ b/a
+        @@ -1,4 +1,4 @@
+        -ONE
+        +1
+         2
+         3
+         four
+    "#]]
+    .assert_eq(&show(&hunk));
+    assert_eq!(project.get("a"), r"ONE\n2\n3\nfour\nFIVE\n6\n");
+    project.workspace.undo(&hunk).unwrap();
+    assert_eq!(project.get("a"), r"1\n2\n3\nfour\nFIVE\n6\n");
+    let redo = project.workspace.foresee_redo(&Selection { last: Some(1), ..Selection::default() }).unwrap();
+    assert_eq!(redo.files.len(), 1);
+    assert!(matches!(
+        project.workspace.foresee_undo(&of_session("nobody")),
+        Err(FilesError::NothingTo("undo"))
+    ));
+}
+
+#[test]
+fn hunks_are_shown_as_patches_of_their_own() {
+    let project = Project::new();
+    project.put("a", "1\n2\n3\n4\n5\n");
+    project.write("a", "ONE\n2\n3\n4\nFIVE\n");
+    project.write("b", "new\n");
+    let show = |change, hunks: &[usize]| match project.workspace.diff_hunks(ChangeId(change), hunks) {
+        Ok(patch) => patch,
+        Err(error) => format!("! {error}\n").replace(project.root.to_str().unwrap(), ""),
+    };
+    let shown = [show(1, &[0]), show(1, &[1]), show(1, &[0, 1]), show(2, &[0]), show(1, &[2]), show(9, &[0])];
+    expect_test::expect![[r#"
+        diff --git a/a b/a
+        --- a/a
+        +++ b/a
+        @@ -1,4 +1,4 @@
+        -1
+        +ONE
+         2
+         3
+         4
+        diff --git a/a b/a
+        --- a/a
+        +++ b/a
+        @@ -2,4 +2,4 @@
+         2
+         3
+         4
+        -5
+        +FIVE
+        diff --git a/a b/a
+        --- a/a
+        +++ b/a
+        @@ -1,5 +1,5 @@
+        -1
+        +ONE
+         2
+         3
+         4
+        -5
+        +FIVE
+        diff --git a/b b/b
+        new file mode 100644
+        --- /dev/null
+        +++ b/b
+        @@ -0,0 +1 @@
+        +new
+        ! cannot take back change 1 of /a: there is no hunk 2, they are counted from 0 and there are this many: 2
+        ! there is no change 9
+    "#]].assert_eq(&shown.concat());
+    let files = project.workspace.diff_files(&of_session("s1")).unwrap();
+    assert_eq!(
+        files.iter().map(|file| file.path.clone()).collect::<Vec<_>>(),
+        [project.path("a"), project.path("b")]
+    );
+    let all: String = files.into_iter().map(|file| file.patch).collect();
+    assert_eq!(all, project.workspace.diff(&of_session("s1")).unwrap());
+}

@@ -4,11 +4,33 @@ use bowline_state::audit::By;
 use bowline_state::failure::Failure;
 use bowline_state::policy::{Effect, Ground, Ruling};
 use bowline_state::question::Keep;
+use bowline_state::schema::v1::PermissionOptionId;
 
 use super::MAX_WAITING;
 
 /// What an agent is told where a rule denies something.
 const BY_RULE: &str = "a rule of the user's denies it";
+
+/// What an agent is told where no rule allows something and nobody can be asked.
+pub const NOBODY: &str = "no rule allows it, and nobody is there to ask";
+
+/// What an agent is told where the preset denies something.
+pub const BY_SETTINGS: &str = "the user's settings deny it";
+
+/// What an agent is told where something may not be done, whatever the user says.
+const NOT_HERE: &str = "it may not be done here";
+
+/// What an agent is told where nobody knows what the user wants.
+const NO_RULES: &str = "the user's rules cannot be used";
+
+/// Says that a person said no, and why. An agent may ask a host for which rules answer: then nobody did.
+fn said_no(reason: Option<&str>) -> String {
+    match reason {
+        None => "the user said no".to_owned(),
+        Some(reason @ (BY_RULE | NOBODY | BY_SETTINGS | NOT_HERE | NO_RULES)) => reason.to_owned(),
+        Some(reason) => format!("the user said no: {reason}"),
+    }
+}
 
 /// Who let an operation pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +42,13 @@ pub enum Cleared {
         /// The tool call that it was given for.
         call: Option<String>,
     },
-    /// A person, just now; and for how long that holds.
-    Person(Keep),
+    /// A person, just now.
+    Person {
+        /// For how long that holds.
+        keep: Keep,
+        /// Which of the agent's own answers it was, if one was chosen.
+        option: Option<PermissionOptionId>,
+    },
 }
 
 impl Cleared {
@@ -37,7 +64,7 @@ impl Cleared {
         match self {
             Self::Rules(by) => by.clone(),
             Self::Grant { .. } => By::Grant,
-            Self::Person(_) => By::Person,
+            Self::Person { .. } => By::Person,
         }
     }
 
@@ -62,10 +89,12 @@ pub enum Refused {
         told: &'static str,
     },
     /// A person said no.
-    #[error("the user said no{}", .reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+    #[error("{}", said_no(.reason.as_deref()))]
     Person {
         /// Why, if the person told.
         reason: Option<String>,
+        /// Which of the agent's own answers it was, if one was chosen.
+        option: Option<PermissionOptionId>,
     },
     /// Nobody was there to ask.
     #[error("no rule allows it and nobody is there to ask ({because})")]
@@ -112,12 +141,10 @@ impl From<Refused> for Failure {
         match refused {
             Refused::Busy => Self::Busy { limit: MAX_WAITING as u64 },
             // Where rules and logs are concerns their owner, not an agent.
-            Refused::Rulebook(_) => Self::Denied { why: "the user's rules cannot be used".to_owned() },
+            Refused::Rulebook(_) => Self::Denied { why: NO_RULES.to_owned() },
             Refused::Unrecorded | Refused::Failed(_) => Self::Internal { reason: refused.to_string() },
             Refused::Rules { told, .. } => Self::Denied { why: told.to_owned() },
-            Refused::Nobody { .. } => {
-                Self::Denied { why: "no rule allows it, and nobody is there to ask".to_owned() }
-            }
+            Refused::Nobody { .. } => Self::Denied { why: NOBODY.to_owned() },
             refused => Self::Denied { why: refused.to_string() },
         }
     }
@@ -130,8 +157,8 @@ pub(super) fn decided(ruling: &Ruling) -> Option<Result<Cleared, Refused>> {
         Effect::Deny => {
             let told = match ruling.because.first().map(|reason| &reason.ground) {
                 Some(Ground::Rule { .. }) => BY_RULE,
-                Some(Ground::Preset { .. }) => "the user's settings deny it",
-                _ => "it may not be done here",
+                Some(Ground::Preset { .. }) => BY_SETTINGS,
+                _ => NOT_HERE,
             };
             Some(Err(Refused::Rules { by: by(ruling), text: because(ruling), told }))
         }
@@ -147,8 +174,9 @@ fn by(ruling: &Ruling) -> By {
     }
 }
 
-/// Returns the first reason, which has the ruling's own effect, without saying that again.
-pub(super) fn because(ruling: &Ruling) -> String {
+/// Returns the first reason of a ruling, which has its own effect, without saying that again.
+#[must_use]
+pub fn because(ruling: &Ruling) -> String {
     let Some(reason) = ruling.because.first() else { return String::new() };
     let text = reason.to_string();
     text.strip_prefix(&format!("{}: ", reason.effect)).unwrap_or(&text).to_owned()

@@ -43,6 +43,11 @@ impl Known {
     fn lags(&self) -> bool {
         self.anchor.anchor != self.end
     }
+
+    /// Says whether the anchor need not learn of the entry with this number at once, if it is a read.
+    fn may_lag(&self, seq: u64) -> bool {
+        seq.saturating_sub(self.anchor.anchor.end.seq) < MAX_LAG
+    }
 }
 
 /// When the anchor learns of an entry.
@@ -111,6 +116,7 @@ impl Writer {
         }
         let anchor = Arc::clone(&self.anchor);
         let _lock = anchor.try_lock()?;
+        // Also where the anchor is not written: somebody else may have begun a new file.
         let end = self.untouched()?;
         Some(self.put(end, entry, Anchoring::Later).map(|state| state.end.seq))
     }
@@ -118,7 +124,6 @@ impl Writer {
     /// Returns where the log ends, if it and its anchor are as this writer left them.
     fn untouched(&self) -> Option<Anchor> {
         let known = self.state.as_ref()?;
-        let has_length = |file: &Opened, bytes: u64| file.length().is_ok_and(|length| length == Some(bytes));
         let is_as_left = has_length(&self.anchor, Anchor::BYTES as u64)
             && self.anchor.says(&known.anchor).is_ok_and(|says| says)
             && has_length(&self.log, known.end.bytes);
@@ -304,9 +309,7 @@ impl Writer {
         }
         let before = state.bytes;
         (state.end, state.bytes) = (end, before + length);
-        let is_close = |known: &Known| {
-            known.end.file == state.file && end.seq.saturating_sub(known.anchor.anchor.end.seq) < MAX_LAG
-        };
+        let is_close = |known: &Known| known.end.file == state.file && known.may_lag(end.seq);
         let later = known.filter(|known| anchoring == Anchoring::Later && entry.may_lag() && is_close(known));
         let written = write(&self.log, line.as_bytes()).and_then(|()| match later {
             Some(Known { anchor, .. }) => Ok(Known { anchor, end: state }),
@@ -421,6 +424,10 @@ impl Found {
 
 fn entries(count: u64) -> String {
     if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") }
+}
+
+fn has_length(file: &Opened, bytes: u64) -> bool {
+    file.length().is_ok_and(|length| length == Some(bytes))
 }
 
 fn write(to: &Opened, bytes: &[u8]) -> Result<(), AuditError> {

@@ -1,10 +1,12 @@
 //! Opening the database of a journal: making a new one, and telling whether the one that is there can be used.
 
+use std::path::Path;
+
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::LOCK_WAIT;
-use super::error::{JournalError, Unusable, is_corruption};
+use super::error::{self, JournalError, Unusable, is_corruption};
 use super::place::{Found, Place};
 
 /// "Bowl" in ASCII.
@@ -31,6 +33,54 @@ enum Check {
     Tables,
     Pages,
     Everything,
+}
+
+/// How a journal is found, if it is only looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// There is none.
+    Missing,
+    /// It can be used.
+    Usable {
+        /// How large the database is.
+        bytes: u64,
+        /// How many changes it tells of.
+        changes: u64,
+    },
+    /// It cannot. Whoever opens it sets it aside and begins a new one.
+    Unusable(Unusable),
+}
+
+/// Looks at the journal in a directory, every page of it, and leaves it as it is: nothing is made, put right or set aside,
+/// but that SQLite may leave an empty log beside one that is unusable.
+///
+/// It must not be open in this process: closing what was looked at lets go of the locks of those who have it open.
+///
+/// # Errors
+/// Fails if the directory or a file in it cannot be read.
+pub fn examine(directory: &Path) -> Result<Condition, JournalError> {
+    let Some(place) = Place::existing(directory)? else { return Ok(Condition::Missing) };
+    let bytes = match place.look()? {
+        Found::Nothing => return Ok(Condition::Missing),
+        Found::OrphanedLog => return Ok(Condition::Unusable(Unusable::OrphanedLog)),
+        Found::Database { bytes } => bytes,
+    };
+    let looked = connect(&place).and_then(|mut connection| {
+        let unusable = inspect(&mut connection, Check::Pages)?;
+        if unusable.is_some() {
+            return Ok((unusable, 0));
+        }
+        // The last one to close it leaves nothing beside it, as with any other user.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+        let changes: i64 = connection.query_row("SELECT count(*) FROM changes", [], |row| row.get(0))?;
+        Ok((None, changes))
+    });
+    match looked {
+        Ok((None, changes)) => Ok(Condition::Usable { bytes, changes: changes.unsigned_abs() }),
+        Ok((Some(why), _)) => Ok(Condition::Unusable(why)),
+        Err(error) if is_corruption(&error) => Ok(Condition::Unusable(Unusable::Damaged(error.to_string()))),
+        Err(error) => Err(error::explain(error, place.database())),
+    }
 }
 
 /// Opens the database, or a new one if there is none. The caller holds the lock.

@@ -69,6 +69,15 @@ impl Place {
         Ok(place)
     }
 
+    /// Returns the directory as it is, if there is one.
+    pub(super) fn existing(directory: &Path) -> Result<Option<Self>, JournalError> {
+        match directory.canonicalize() {
+            Ok(directory) => Ok(Some(Self { directory })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("find the journal's directory", directory)(error)),
+        }
+    }
+
     pub(super) fn database(&self) -> PathBuf {
         self.directory.join("journal.sqlite")
     }

@@ -153,7 +153,8 @@ impl<'s, 'v> Scan<'s, 'v> {
         let known = contents.known(self.now_ns);
         self.know(entry.path(), known);
         match contents.bytes {
-            Some(bytes) if seems_text(&bytes) => {
+            // What is no text leaves half of the room to what is.
+            Some(bytes) if seems_text(&bytes) || self.observer.kept + size <= keep_total / 2 => {
                 self.observer.kept += bytes.len() as u64;
                 self.hand_on(Event::Content { path: entry.path(), known: &known, bytes })
             }

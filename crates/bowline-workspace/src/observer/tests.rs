@@ -592,6 +592,7 @@ scan
         expect![[r#"
             > first
             /w/1 has "12345678\n"
+            /w/binary has "\0\0\n"
             3 files, 2 read, 3 stored
             > write /w/1 this is more than 20 bytes
             > write /w/binary \0text

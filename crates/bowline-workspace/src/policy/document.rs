@@ -57,7 +57,10 @@ impl Layers {
         let own = roots.first().and_then(|root| self.workspaces.get(root));
         let preset = self.stated(roots).unwrap_or_default();
         let own = own.map_or(&[][..], |layer| &layer.rules);
-        Policy { preset, rules: [&self.everywhere.rules, own].concat(), roots: roots.to_vec() }
+        // Whoever is told of a rule finds it by that number.
+        let rules = self.everywhere.rules.iter().chain(own).cloned().zip(1..);
+        let rules = rules.map(|(rule, number)| rule.numbered(number)).collect();
+        Policy { preset, rules, roots: roots.to_vec() }
     }
 
     /// Returns the preset that is stated for a workspace: its own, else the one for all.
@@ -87,7 +90,16 @@ impl Layers {
         })
     }
 
-    fn preset(&self, workspace: Option<&str>) -> Option<Preset> {
+    /// Says whether another file differs in nothing but the preset of one place.
+    pub(super) fn differs_only_in_preset(&self, other: &Self, workspace: Option<&str>) -> bool {
+        let names = self.workspaces.keys().chain(other.workspaces.keys()).map(|name| Some(name.as_str()));
+        names.chain([None]).all(|name| {
+            (name == workspace || self.preset(name) == other.preset(name))
+                && self.rules(name) == other.rules(name)
+        })
+    }
+
+    pub(super) fn preset(&self, workspace: Option<&str>) -> Option<Preset> {
         match workspace {
             None => self.everywhere.preset,
             Some(root) => self.workspaces.get(root).and_then(|layer| layer.preset),
@@ -185,7 +197,7 @@ fn rule(table: &Table, source: Source, is_project: bool) -> Result<Rule, Fault> 
             }))?,
             "everything" if item.as_bool() == Some(true) => matches(Matcher::Everything)?,
             "everything" => return fault(item.span(), "write everything = true, or leave it out"),
-            "expires" => expires = Some(moment(item)?),
+            "expires" => expires = Some(end(item)?),
             "note" => note = Some(text(item, key)?.to_owned()),
             _ => {
                 return unknown(
@@ -265,8 +277,9 @@ fn command(item: &Item) -> Result<Vec<String>, Fault> {
     )
 }
 
-/// Returns the words of a line that is nothing but words.
-pub(super) fn plain_words(line: &str) -> Option<Vec<String>> {
+/// Returns the words of a line that is nothing but words, read as a shell would.
+#[must_use]
+pub fn plain_words(line: &str) -> Option<Vec<String>> {
     let mut commands = shell::parse(line).ok()?.commands;
     let only = commands.pop().filter(|_| commands.is_empty())?;
     let is_plain = only.assignments.is_empty()
@@ -276,12 +289,24 @@ pub(super) fn plain_words(line: &str) -> Option<Vec<String>> {
     is_plain.then(|| only.words.into_iter().map(|word| word.text).collect())
 }
 
-fn moment(item: &Item) -> Result<Moment, Fault> {
+fn end(item: &Item) -> Result<Moment, Fault> {
     let found = item.as_datetime().and_then(milliseconds);
     found.map_or_else(
         || fault(item.span(), "expires is a date with time and zone, such as 2027-01-01T00:00:00Z"),
         Ok,
     )
+}
+
+/// Reads a date as a person writes it: `2027-01-01`, which begins at midnight, or with time and zone,
+/// `2027-01-01T12:00:00Z`. Where no zone is named, it is UTC.
+#[must_use]
+pub fn moment(text: &str) -> Option<Moment> {
+    let mut datetime: Datetime = text.parse().ok()?;
+    let midnight = toml_edit::Time { hour: 0, minute: 0, second: None, nanosecond: None };
+    datetime.date?;
+    datetime.time.get_or_insert(midnight);
+    datetime.offset.get_or_insert(Offset::Z);
+    milliseconds(&datetime)
 }
 
 fn milliseconds(datetime: &Datetime) -> Option<Moment> {

@@ -2,7 +2,7 @@
 
 use bowline_state::changes::Moment;
 use bowline_state::operation::{Invocation, Kind};
-use bowline_state::policy::{Matcher, Rule, RuleSpec};
+use bowline_state::policy::{Matcher, Preset, Rule, RuleSpec};
 use toml_edit::{Array, ArrayOfTables, Datetime, DocumentMut, Item, Table, value};
 
 use super::document::plain_words;
@@ -45,6 +45,30 @@ pub(super) fn remove(text: &str, at: usize, workspace: Option<&str>) -> Option<S
     rules.remove(at);
     if rules.is_empty() {
         layer.remove("rules");
+    }
+    Some(document.to_string())
+}
+
+/// Returns the text with another preset, or none, or nothing if its form has no place for one.
+pub(super) fn state(text: &str, preset: Option<Preset>, workspace: Option<&str>) -> Option<String> {
+    let mut document: DocumentMut = text.parse().ok()?;
+    let layer = match workspace {
+        None => document.as_table_mut(),
+        Some(root) => {
+            let workspaces = document.entry("workspaces").or_insert_with(implicit).as_table_mut()?;
+            let layer = workspaces.entry(root).or_insert_with(implicit).as_table_mut()?;
+            // A table that has nothing but other tables is not written, and neither is what is put in.
+            layer.set_implicit(false);
+            layer
+        }
+    };
+    match preset {
+        Some(preset) => {
+            layer.insert("preset", value(preset.word()));
+        }
+        None => {
+            layer.remove("preset");
+        }
     }
     Some(document.to_string())
 }

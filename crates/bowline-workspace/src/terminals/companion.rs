@@ -4,6 +4,7 @@
 //! process dies, nothing that the program started stays behind.
 
 use std::io;
+use std::os::fd::AsRawFd as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,7 +37,8 @@ pub struct Program {
 /// How a program is talked to.
 #[derive(Debug)]
 pub struct Streams {
-    /// Its standard input and output. Programs are used to sockets in this place: others start them so, too.
+    /// Its standard output, and its standard input unless that is a pipe of its own. Programs are used to sockets in this
+    /// place: others start them so, too.
     pub talk: UnixStream,
     /// Its standard error.
     pub errors: pipe::Receiver,
@@ -57,6 +59,32 @@ impl Companion {
     /// # Errors
     /// Returns why it does not run.
     pub async fn start(supervisor: &Supervisor, program: Program) -> Result<(Self, Streams), TerminalError> {
+        Self::start_with(supervisor, program, None).await
+    }
+
+    /// Starts a program whose standard input is a pipe, and returns that: some take a socket that is both input and output for closed as soon
+    /// as something comes in.
+    ///
+    /// # Errors
+    /// Returns why it does not run.
+    pub async fn start_piped(
+        supervisor: &Supervisor,
+        program: Program,
+    ) -> Result<(Self, Streams, pipe::Sender), TerminalError> {
+        let unusable = |why: io::Error| TerminalError::Supervisor(why.to_string());
+        let (reader, writer) = io::pipe().map_err(unusable)?;
+        let writer = pipe::Sender::from_owned_fd(writer.into()).map_err(unusable)?;
+        // The supervisor opens it by its name, and has an end of its own then. Ours goes when the program runs.
+        let (companion, streams) = Self::start_with(supervisor, program, Some(&reader)).await?;
+        Ok((companion, streams, writer))
+    }
+
+    async fn start_with(
+        supervisor: &Supervisor,
+        program: Program,
+        input: Option<&io::PipeReader>,
+    ) -> Result<(Self, Streams), TerminalError> {
+        let input = input.map(|input| format!("/proc/{}/fd/{}", std::process::id(), input.as_raw_fd()));
         let name = program.argv.first().cloned().unwrap_or_default();
         let unusable = |why: io::Error| TerminalError::Supervisor(why.to_string());
         if !program.directory.is_dir() {
@@ -71,6 +99,7 @@ impl Companion {
             env: program.env,
             pty: None,
             talks: true,
+            input,
             limits: program.resources,
             confinement: None,
             scratch: None,

@@ -78,6 +78,9 @@ pub(super) struct Job {
     pub(super) pty: Option<Size>,
     /// Whether its standard output is a socket that is its standard input as well.
     pub(super) talks: bool,
+    /// Where the command's standard input can be opened, if that is not its output as well. Some programs take a socket that
+    /// is both for closed as soon as something comes in.
+    pub(super) input: Option<String>,
     pub(super) limits: ResourceLimits,
     pub(super) confinement: Option<Confinement>,
     /// A directory for temporary files that is made for the command, and removed after it.

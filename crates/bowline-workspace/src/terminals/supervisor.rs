@@ -36,6 +36,8 @@ mod confine;
 mod keeper;
 mod pty;
 
+pub use confine::Confinable;
+
 // How soon it is looked at what the command takes, and how often after that: ever more seldom, unless it takes much.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(1);
@@ -300,7 +302,11 @@ fn start(job: &Job, Outlets { output, errors }: Outlets) -> Result<(Pid, Option<
     let mut pty = None;
     match job.pty {
         None => {
-            let input = if job.talks { output.try_clone().map_err(system)?.into() } else { Stdio::null() };
+            let input = match &job.input {
+                Some(path) => fs::File::open(path).map_err(system)?.into(),
+                None if job.talks => output.try_clone().map_err(system)?.into(),
+                None => Stdio::null(),
+            };
             command.stdin(input).stdout(output).stderr(errors);
         }
         Some(size) => {

@@ -70,7 +70,7 @@ pub struct Started {
 }
 
 impl Workspace {
-    /// Begins to observe: learns what is there, and keeps small texts so that a later change can be undone. What changed
+    /// Begins to observe: learns what is there, and keeps small files so that a later change can be undone. What changed
     /// since the workspace was last observed is nobody's here: it is learnt, not recorded.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bowline_state::changes::{Change, ChangeId, ContentHash, FileState};
+use bowline_state::changes::{Change, ChangeId, FileState};
 use bowline_state::diff::{self, FileDiff, Hunk};
 use bowline_state::paths::LexicalPath;
 use bowline_state::text::{self, Encoding};
@@ -10,7 +10,7 @@ use bowline_state::undo::{self, Selection};
 use indexmap::IndexMap;
 
 use super::Workspace;
-use super::undoing::{Kept, by_own_name, kept, take_back_all};
+use super::undoing::{Kept, at_hand, by_own_name, kept, take_back_all};
 use crate::error::FilesError;
 use crate::journal::{Entry, Filter, Journal, Outcome};
 
@@ -26,6 +26,15 @@ pub struct Changed {
     pub in_effect: bool,
     /// Whether it was interrupted, and the file changed since, so that nobody can tell whether it was done.
     pub uncertain: bool,
+}
+
+/// What became of one file, as a patch that git reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePatch {
+    /// The file: absolute, with no link on the way.
+    pub path: String,
+    /// The patch.
+    pub patch: String,
 }
 
 impl Workspace {
@@ -81,6 +90,14 @@ impl Workspace {
     /// # Errors
     /// Fails if the journal cannot be read.
     pub fn diff(&self, selection: &Selection) -> Result<String, FilesError> {
+        Ok(self.diff_files(selection)?.into_iter().map(|file| file.patch).collect())
+    }
+
+    /// Returns the parts of [`Workspace::diff`], one for each file.
+    ///
+    /// # Errors
+    /// As [`Workspace::diff`].
+    pub fn diff_files(&self, selection: &Selection) -> Result<Vec<FilePatch>, FilesError> {
         let meant = self.changes(selection)?.into_iter().filter(|changed| changed.in_effect);
         let mut meant: HashSet<ChangeId> = meant.map(|changed| changed.change.id).collect();
         let writer = self.writer();
@@ -99,12 +116,15 @@ impl Workspace {
             meant.insert(change.id);
             files.entry(&change.path).or_default().push(change);
         }
-        let mut patch = String::new();
+        let mut patches = Vec::new();
         for (path, mut changes) in files {
             changes.reverse();
-            patch.push_str(&self.diff_file(&writer.journal, path, &changes)?);
+            let patch = self.diff_file(&writer.journal, path, &changes)?;
+            if !patch.is_empty() {
+                patches.push(FilePatch { path: path.to_owned(), patch });
+            }
         }
-        Ok(patch)
+        Ok(patches)
     }
 
     /// Returns what some changes of one file, the newest first, made of it. What others changed in between is left out
@@ -118,10 +138,7 @@ impl Workspace {
         };
         let without = known.and_then(|file| take_back_all(journal, file, changes, None).ok());
         let without = match without {
-            Some((file, _)) => file.map(|(bytes, mode)| {
-                let state = FileState { hash: ContentHash::of(&bytes), size: bytes.len() as u64, mode };
-                (state, Some(bytes))
-            }),
+            Some((file, _)) => file.map(|(bytes, mode)| at_hand(bytes, mode)),
             None => kept(journal, first.before)?,
         };
         Ok(self.patch(path, without, with))
@@ -136,6 +153,24 @@ impl Workspace {
         let entry = writer.journal.change(id)?.ok_or(FilesError::NoSuchChange(id))?;
         let Change { path, before, after, .. } = &entry.change;
         Ok(self.patch(path, kept(&writer.journal, *before)?, kept(&writer.journal, *after)?))
+    }
+
+    /// Returns some hunks of a change, named as [`Selection`] does, as a patch that git reads: what undoing them would take
+    /// out of the text that the change left.
+    ///
+    /// # Errors
+    /// Fails if there is no such change or no such hunk, if a text is not kept, or if the journal cannot be read.
+    pub fn diff_hunks(&self, id: ChangeId, hunks: &[usize]) -> Result<String, FilesError> {
+        let writer = self.writer();
+        let entry = writer.journal.change(id)?.ok_or(FilesError::NoSuchChange(id))?;
+        let change = &entry.change;
+        let (before, after) = (kept(&writer.journal, change.before)?, kept(&writer.journal, change.after)?);
+        let file = after.clone().and_then(|(state, bytes)| Some((bytes?, state.mode)));
+        let (without, _) = take_back_all(&writer.journal, file, &[change], Some(hunks))?;
+        let without = without.map(|(bytes, mode)| at_hand(bytes, mode));
+        // All hunks of it are the whole of it, and then the file may not have been there.
+        let without = if without.is_none() { before } else { without };
+        Ok(self.patch(&change.path, without, after))
     }
 
     /// Returns the texts of a change, before and after: none where there was no file, or where it is no text or not kept.
@@ -162,7 +197,7 @@ impl Workspace {
         Ok(diff::hunks(&before.unwrap_or_default(), &after.unwrap_or_default()))
     }
 
-    fn patch(&self, path: &str, before: Option<Kept>, after: Option<Kept>) -> String {
+    pub(super) fn patch(&self, path: &str, before: Option<Kept>, after: Option<Kept>) -> String {
         let text = |side: &Option<Kept>| {
             let bytes = side.as_ref().and_then(|(_, bytes)| bytes.clone())?;
             let decoded = text::decode(bytes).ok()?;

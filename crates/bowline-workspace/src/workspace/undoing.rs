@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 
-use bowline_state::changes::{Change, ChangeId, FileState, Moment, Origin, Reversal, Source};
+use bowline_state::changes::{Change, ChangeId, ContentHash, FileState, Moment, Origin, Reversal, Source};
 use bowline_state::ledger::Rejected;
 use bowline_state::paths::Access;
 use bowline_state::text;
@@ -46,11 +46,42 @@ pub struct TakenBack {
     pub left: Vec<ChangeId>,
 }
 
+/// Which way changes are taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Edits are.
+    Undo,
+    /// Undos are.
+    Redo,
+}
+
+impl Way {
+    fn word(self) -> &'static str {
+        if self == Self::Undo { "undo" } else { "redo" }
+    }
+
+    /// Returns the hunks that are meant. An undo of hunks is redone whole.
+    pub(super) fn hunks(self, selection: &Selection) -> Option<&[usize]> {
+        let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_deref());
+        hunks.filter(|_| self == Self::Undo)
+    }
+}
+
+/// What is to be taken back.
+pub(super) struct Chosen {
+    /// The files, each with its changes, the newest first.
+    pub(super) files: IndexMap<String, Vec<Change>>,
+    /// As in [`TakenBack`].
+    pub(super) left: Vec<ChangeId>,
+    /// What is meant, with the file under the name that the journal knows it by.
+    pub(super) selection: Selection,
+}
+
 /// One file of an undo or redo, planned.
-struct Plan {
+pub(super) struct Plan {
     admitted: Admitted,
-    current: Option<Current>,
-    planned: Planned,
+    pub(super) current: Option<Current>,
+    pub(super) planned: Planned,
     reverses: Vec<Reversal>,
     known_by: Option<String>,
     // Whether an open document has text that its file does not have.
@@ -91,7 +122,7 @@ impl Session {
     /// # Errors
     /// Returns why none was taken back, for instance that later edits touch the same lines.
     pub fn undo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
-        self.take_back(selection, origin, "undo", undo::to_undo)
+        self.take_back(selection, origin, Way::Undo)
     }
 
     /// Takes back undos of the changes that are meant.
@@ -99,45 +130,16 @@ impl Session {
     /// # Errors
     /// As [`Session::undo`].
     pub fn redo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
-        self.take_back(selection, origin, "redo", undo::to_redo)
+        self.take_back(selection, origin, Way::Redo)
     }
 
-    fn take_back(
-        &self,
-        selection: &Selection,
-        origin: &Origin,
-        what: &'static str,
-        choose: impl Fn(&[Change], &Selection) -> Vec<ChangeId>,
-    ) -> Result<TakenBack, FilesError> {
+    fn take_back(&self, selection: &Selection, origin: &Origin, way: Way) -> Result<TakenBack, FilesError> {
         let workspace = &self.workspace;
         let mut writer = workspace.writer();
         workspace.recover_interrupted(&mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
-        let entries = writer.journal.changes(&Filter::default())?;
-        let history: Vec<Change> = entries.into_iter().map(|entry| entry.change).collect();
-        let selection = &by_own_name(selection, &history, &self.roots);
-        let chosen = choose(&history, selection);
-        if chosen.is_empty() {
-            return Err(FilesError::NothingTo(what));
-        }
-        let by_id: HashMap<ChangeId, &Change> = history.iter().map(|change| (change.id, change)).collect();
-        let mut by_file: IndexMap<&str, Vec<&Change>> = IndexMap::new();
-        let mut left = Vec::new();
-        for change in chosen.iter().filter_map(|id| by_id.get(id)) {
-            // Who means many changes means those that can be taken back; who means one is told why it cannot be.
-            let is_lost =
-                chosen.len() > 1 && change.source == Source::Observed && !is_kept(&writer.journal, change)?;
-            if is_lost {
-                left.push(change.id);
-            } else {
-                by_file.entry(&change.path).or_default().push(change);
-            }
-        }
-        if let (true, Some(change)) = (by_file.is_empty(), left.first()) {
-            let path = by_id.get(change).map(|change| change.path.clone()).unwrap_or_default();
-            return Err(CannotReverse { path, change: *change, why: Why::Forgotten }.into());
-        }
-        let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_deref()).filter(|_| what == "undo");
+        let Chosen { files: by_file, left, selection } = self.chosen(&writer.journal, selection, way)?;
+        let (what, hunks) = (way.word(), way.hunks(&selection));
         for _ in 0..ATTEMPTS {
             let mut documents = workspace.documents();
             let mut plans = Vec::new();
@@ -168,16 +170,55 @@ impl Session {
                 Err(NotApplied::Failed(error)) => return Err(error),
             }
         }
-        Err(FilesError::Unsteady(by_file.keys().next().map(|path| (*path).to_owned()).unwrap_or_default()))
+        Err(FilesError::Unsteady(by_file.keys().next().cloned().unwrap_or_default()))
+    }
+
+    /// Returns what is to be taken back, each file with its changes, the newest first.
+    pub(super) fn chosen(
+        &self,
+        journal: &Journal,
+        selection: &Selection,
+        way: Way,
+    ) -> Result<Chosen, FilesError> {
+        let entries = journal.changes(&Filter::default())?;
+        let history: Vec<Change> = entries.into_iter().map(|entry| entry.change).collect();
+        let selection = by_own_name(selection, &history, &self.roots);
+        let chosen = match way {
+            Way::Undo => undo::to_undo(&history, &selection),
+            Way::Redo => undo::to_redo(&history, &selection),
+        };
+        if chosen.is_empty() {
+            return Err(FilesError::NothingTo(way.word()));
+        }
+        let mut by_id: HashMap<ChangeId, Change> =
+            history.into_iter().map(|change| (change.id, change)).collect();
+        let mut files: IndexMap<String, Vec<Change>> = IndexMap::new();
+        let mut left = Vec::new();
+        for change in chosen.iter().filter_map(|id| by_id.remove(id)) {
+            // Who means many changes means those that can be taken back; who means one is told why it cannot be.
+            let is_lost =
+                chosen.len() > 1 && change.source == Source::Observed && !is_kept(journal, &change)?;
+            if is_lost {
+                left.push(change);
+            } else {
+                files.entry(change.path.clone()).or_default().push(change);
+            }
+        }
+        if let (true, Some(change)) = (files.is_empty(), left.first()) {
+            let path = change.path.clone();
+            return Err(CannotReverse { path, change: change.id, why: Why::Forgotten }.into());
+        }
+        let left = left.into_iter().map(|change| change.id).collect();
+        Ok(Chosen { files, left, selection })
     }
 
     /// Plans what becomes of one file.
-    fn plan(
+    pub(super) fn plan(
         &self,
         journal: &Journal,
         documents: &Documents,
         path: &str,
-        changes: &[&Change],
+        changes: &[Change],
         hunks: Option<&[usize]>,
     ) -> Result<Plan, FilesError> {
         let mut admitted = self.roots.admit(path, Access::Write)?;
@@ -192,7 +233,8 @@ impl Session {
         let mode = current.as_ref().map_or(0o644, Current::mode);
         let shown = unsaved.clone().or_else(|| current.as_ref().map(|current| current.bytes.clone()));
         let shown = shown.map(|bytes| (bytes, mode));
-        let (file, reverses) = take_back_all(journal, shown.clone(), changes, hunks)?;
+        let changes: Vec<&Change> = changes.iter().collect();
+        let (file, reverses) = take_back_all(journal, shown.clone(), &changes, hunks)?;
         let planned = match file {
             file if file == shown => Planned::Unchanged,
             Some((bytes, mode)) => Planned::Write { bytes, mode },
@@ -257,6 +299,12 @@ pub(super) type Kept = (FileState, Option<Vec<u8>>);
 pub(super) fn kept(journal: &Journal, state: Option<FileState>) -> Result<Option<Kept>, FilesError> {
     let Some(state) = state else { return Ok(None) };
     Ok(Some((state, journal.blob(&state.hash)?)))
+}
+
+/// Returns a file that is at hand as one that is kept.
+pub(super) fn at_hand(bytes: Vec<u8>, mode: u32) -> Kept {
+    let state = FileState { hash: ContentHash::of(&bytes), size: bytes.len() as u64, mode };
+    (state, Some(bytes))
 }
 
 /// Says whether the texts of a change are there to take it back with.

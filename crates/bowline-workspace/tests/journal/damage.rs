@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bowline_state::changes::{ContentHash, Moment, Origin};
-use bowline_workspace::journal::{Journal, Outcome};
+use bowline_workspace::journal::{Condition, Journal, Outcome, examine};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
 
@@ -381,4 +381,35 @@ fn damage_that_is_met_in_use_is_looked_for_when_opened_again() {
         the journal $DIR/journal.sqlite is damaged (database disk image is malformed): open it again to set it aside
         the journal of changes cannot be used: it is damaged (*** in database main *** Tree 3 page 3: btreeInitPage() returns error code 11); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun"#]].assert_eq(&out.join("\n"));
     assert!(fs::read(directory.path().join("journal.sqlite.set-aside-1")).unwrap() == bytes);
+}
+
+#[test]
+fn a_journal_that_is_only_looked_at_stays_as_it_is() {
+    let seen = |spoil: &dyn Fn(&Path)| {
+        let (directory, path) = filled();
+        spoil(&path);
+        let content = fs::read(&path).ok();
+        let found = examine(directory.path()).unwrap();
+        assert_eq!(fs::read(&path).ok(), content);
+        match found {
+            Condition::Missing => "missing".to_owned(),
+            Condition::Usable { changes, .. } => format!("usable, {changes} changes"),
+            Condition::Unusable(why) => why.to_string(),
+        }
+    };
+    let shown = [
+        seen(&|_| ()),
+        seen(&|path| fs::remove_file(path).unwrap()),
+        seen(&|path| sql("PRAGMA user_version = 99")(path)),
+        seen(&|path| sql("DROP TABLE baseline")(path)),
+        seen(&|path| fs::write(path, "no database, however long it is".repeat(100)).unwrap()),
+    ];
+    expect![[r#"
+        usable, 2 changes
+        missing
+        it was written by a newer Bowline (format 99, this one reads up to 2), which can read it
+        its tables are not those of format 2
+        it is damaged (file is not a database)
+    "#]]
+    .assert_eq(&(shown.join("\n") + "\n"));
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::net::TcpListener;
 
 use bowline_workspace::terminals::Confinement;
+use bowline_workspace::terminals::supervisor::Confinable;
 
 use super::lab::{Lab, code, signal};
 
@@ -90,4 +91,14 @@ async fn what_cannot_be_confined_does_not_run() {
         "{refused}"
     );
     assert!(!lab.root.join("ran").exists());
+}
+
+#[test]
+fn what_can_be_confined_is_known_without_being_confined() {
+    let Confinable { files, network } = Confinable::of_this_system();
+    assert!(files.is_ok_and(|version| version >= 3));
+    assert_eq!(network, Ok(()));
+    // Nobody but the thread that tried it is kept in.
+    drop(TcpListener::bind("127.0.0.1:0").unwrap());
+    drop(tempfile::NamedTempFile::new().unwrap());
 }

@@ -9,8 +9,8 @@ use std::process::{Child, Command};
 use std::thread;
 
 use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
-    RulesetCreatedAttr as _, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
@@ -25,6 +25,30 @@ const DEVICES: [&str; 3] = ["/dev/null", "/dev/full", "/dev/zero"];
 const TERMINALS: [&str; 2] = ["/dev/tty", "/dev/pts"];
 
 const EACCES: u32 = 13;
+
+/// What the kernel can keep a command from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confinable {
+    /// The version of Landlock that confines files, or why nothing does.
+    pub files: Result<i32, String>,
+    /// Why the network cannot be forbidden, if it cannot.
+    pub network: Result<(), String>,
+}
+
+impl Confinable {
+    /// Finds out by doing it, to a thread that does nothing else.
+    #[must_use]
+    pub fn of_this_system() -> Self {
+        let nothing = Confinement { writable: Vec::new(), network: false };
+        let tried = thread::scope(|scope| {
+            let confined = scope.spawn(|| (restrict_files(&nothing, None, false), restrict_network()));
+            confined.join()
+        });
+        let ended = || Err("the thread that tried it ended early".to_owned());
+        let (files, network) = tried.unwrap_or_else(|_| (ended(), Err(String::new())));
+        Self { files, network }
+    }
+}
 
 /// Starts the command, confined.
 pub(super) fn spawn(
@@ -46,7 +70,8 @@ pub(super) fn spawn(
     spawned.unwrap_or_else(|_| Err(Failed::Unconfinable("the thread that confines ended early".to_owned())))
 }
 
-fn restrict_files(confinement: &Confinement, scratch: Option<&Path>, pty: bool) -> Result<(), String> {
+/// Confines this thread, and returns the version of Landlock that does it.
+fn restrict_files(confinement: &Confinement, scratch: Option<&Path>, pty: bool) -> Result<i32, String> {
     let everything = AccessFs::from_write(NEEDED);
     let asked = || {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -71,7 +96,14 @@ fn restrict_files(confinement: &Confinement, scratch: Option<&Path>, pty: bool) 
     let status = ruleset.restrict_self().map_err(|why| format!("the kernel does not confine: {why}"))?;
     match status.ruleset {
         // What may be missing is only the protection of other processes from its signals.
-        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced if status.no_new_privs => Ok(()),
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced if status.no_new_privs => {
+            Ok(match status.landlock {
+                LandlockStatus::Available { effective_abi, kernel_abi } => {
+                    kernel_abi.unwrap_or(effective_abi as i32)
+                }
+                LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
+            })
+        }
         _ => Err("the kernel does not confine files".to_owned()),
     }
 }

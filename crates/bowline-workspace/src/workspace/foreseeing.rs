@@ -1,0 +1,74 @@
+//! What an undo or a redo would do, without doing it.
+
+use bowline_state::changes::ChangeId;
+use bowline_state::undo::{Planned, Selection};
+
+use super::Workspace;
+use super::applying::Current;
+use super::undoing::{Chosen, Kept, Way, at_hand};
+use crate::error::FilesError;
+
+/// What taking back would make of one file.
+#[derive(Debug)]
+pub struct Foreseen {
+    /// The file: absolute, with no link on the way.
+    pub path: String,
+    /// The changes that would be taken back, the newest first.
+    pub changes: Vec<ChangeId>,
+    /// What would be done, as a patch that git reads: empty if the file is so already. Or why it cannot be done.
+    pub patch: Result<String, FilesError>,
+}
+
+/// What an undo or redo would do.
+#[derive(Debug)]
+pub struct Foresight {
+    /// The files.
+    pub files: Vec<Foreseen>,
+    /// Changes whose text is not known, which would be left as they are.
+    pub left: Vec<ChangeId>,
+}
+
+impl Workspace {
+    /// Says what [`Workspace::undo`] would do to each file. By the time that it is done, a file may be another one.
+    ///
+    /// # Errors
+    /// Fails if there is nothing to undo or the journal cannot be read.
+    pub fn foresee_undo(&self, selection: &Selection) -> Result<Foresight, FilesError> {
+        self.foresee(selection, Way::Undo)
+    }
+
+    /// Says what [`Workspace::redo`] would do to each file.
+    ///
+    /// # Errors
+    /// Fails if there is nothing to redo or the journal cannot be read.
+    pub fn foresee_redo(&self, selection: &Selection) -> Result<Foresight, FilesError> {
+        self.foresee(selection, Way::Redo)
+    }
+
+    fn foresee(&self, selection: &Selection, way: Way) -> Result<Foresight, FilesError> {
+        let session = self.session("");
+        let writer = self.writer();
+        let Chosen { files, left, selection } = session.chosen(&writer.journal, selection, way)?;
+        let hunks = way.hunks(&selection);
+        let documents = self.documents();
+        let mut foreseen = Vec::new();
+        for (path, changes) in files {
+            let planned = session.plan(&writer.journal, &documents, &path, &changes, hunks);
+            let patch = planned.map(|plan| match plan.planned {
+                Planned::Unchanged => String::new(),
+                Planned::Delete => self.patch(&path, plan.current.map(kept), None),
+                Planned::Write { bytes, mode } => {
+                    self.patch(&path, plan.current.map(kept), Some(at_hand(bytes, mode)))
+                }
+            });
+            let changes = changes.iter().map(|change| change.id).collect();
+            foreseen.push(Foreseen { path, changes, patch });
+        }
+        Ok(Foresight { files: foreseen, left })
+    }
+}
+
+fn kept(current: Current) -> Kept {
+    let mode = current.mode();
+    at_hand(current.bytes, mode)
+}
