@@ -50,6 +50,15 @@ pub enum ClientError {
     Settings(#[from] reqwest::Error),
 }
 
+/// Whether a client has to check certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reaches {
+    /// It talks to servers by `https`.
+    Secure,
+    /// It talks to servers by `http`: a machine that has no certificates will do.
+    Plain,
+}
+
 /// Returns a client. Certificates are checked as the system does it.
 ///
 /// Redirects are followed to the same host, port and scheme only, and only those that keep method and body: whatever is
@@ -57,12 +66,19 @@ pub enum ClientError {
 ///
 /// # Errors
 /// Returns why it cannot be made.
-pub fn client(settings: &Settings) -> Result<reqwest::Client, ClientError> {
+pub fn client(settings: &Settings, reaches: Reaches) -> Result<reqwest::Client, ClientError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_platform_verifier()?
-        .with_no_client_auth();
+    let tls = || {
+        rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+    };
+    let verified = match (tls()?.with_platform_verifier(), reaches) {
+        (Ok(verified), _) => verified,
+        (Err(why), Reaches::Secure) => return Err(why.into()),
+        // Should it be sent on to a secure server after all, it trusts nobody.
+        (Err(_), Reaches::Plain) => tls()?.with_root_certificates(rustls::RootCertStore::empty()),
+    };
+    let mut tls = verified.with_no_client_auth();
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut builder = reqwest::Client::builder()
         .tls_backend_preconfigured(tls)

@@ -1,6 +1,7 @@
-//! MCP: servers of others as tools for an agent.
+//! MCP on both sides: the servers of others as tools ([`client`]), and a workspace as a server for others ([`server`]).
 //!
-//! [`client`] connects to servers and calls their tools; [`http`] makes the clients for HTTP that it uses.
+//! Everything that passes has a bound, and whatever a server or a client does stays between it and us.
 
 pub mod client;
 pub mod http;
+pub mod server;

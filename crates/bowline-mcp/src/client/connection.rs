@@ -81,12 +81,12 @@ impl Connection {
                 Ok(Self { running, line, cut, process: Some(process), grace })
             }
             Reach::Http { url, headers } => {
-                let transport = streamable::transport(client(settings).await?, url, headers.clone());
+                let transport = streamable::transport(client(settings, url).await?, url, headers.clone());
                 let (running, line, cut) = serve(transport, mode, None).await?;
                 Ok(Self { running, line, cut, process: None, grace })
             }
             Reach::Sse { url, headers } => {
-                let client = client(settings).await?;
+                let client = client(settings, url).await?;
                 let connected = Legacy::connect(client, url.clone(), headers.clone()).await;
                 let transport = connected.map_err(|why| match &why {
                     LegacyError::Http(http) => {
@@ -241,10 +241,11 @@ pub(super) fn unreachable(error: &(dyn std::error::Error + Send + Sync + 'static
     }
 }
 
-async fn client(settings: &Settings) -> Result<reqwest::Client, Failure> {
+async fn client(settings: &Settings, url: &reqwest::Url) -> Result<reqwest::Client, Failure> {
     let settings = settings.http.clone();
+    let reaches = if url.scheme() == "http" { http::Reaches::Plain } else { http::Reaches::Secure };
     // The certificates of the system are read.
-    let made = tokio::task::spawn_blocking(move || http::client(&settings)).await;
+    let made = tokio::task::spawn_blocking(move || http::client(&settings, reaches)).await;
     match made {
         Ok(Ok(client)) => Ok(client),
         Ok(Err(why)) => Err(Failure::lasting(chain(&why))),

@@ -8,7 +8,7 @@ use bowline_state::mcp_tools::{self, Listed, MAX_SERVER_TOOLS};
 use rmcp::RoleClient;
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
 use rmcp::service::{Peer, ServiceError};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::call::Link;
@@ -53,6 +53,18 @@ pub(super) struct Owner {
     pub(super) ring: Arc<Ring>,
     pub(super) snapshot: watch::Sender<Snapshot>,
     pub(super) stop: watch::Receiver<bool>,
+    /// Somebody wants it started anew.
+    pub(super) again: Arc<Notify>,
+}
+
+/// Why a server does not live any more.
+enum Ended {
+    /// It was told to stop.
+    Stopped,
+    /// It is to be started anew.
+    Again,
+    /// It did not come to live, or ended.
+    Failed(Failure),
 }
 
 impl Owner {
@@ -60,7 +72,14 @@ impl Owner {
     pub(super) async fn run(mut self) {
         let mut restarts = Restarts::default();
         loop {
-            let Some(failure) = self.live().await else { break };
+            let failure = match self.live().await {
+                Ended::Stopped => break,
+                Ended::Again => {
+                    restarts = Restarts::default();
+                    continue;
+                }
+                Ended::Failed(failure) => failure,
+            };
             self.ring.note(&format!("({})", failure.why));
             let pause = if failure.again == Again::Soon { restarts.next(Instant::now()) } else { None };
             let Some(pause) = pause else {
@@ -77,6 +96,11 @@ impl Owner {
                 tokio::select! {
                     () = stopped(&mut self.stop) => break,
                     () = later => continue,
+                    () = self.again.notified() => {
+                        restarts = Restarts::default();
+                        self.snapshot.send_replace(Snapshot::new());
+                        continue;
+                    }
                 }
             };
             self.snapshot.send_modify(|snapshot| {
@@ -85,15 +109,16 @@ impl Owner {
             });
             tokio::select! {
                 () = stopped(&mut self.stop) => break,
+                () = self.again.notified() => restarts = Restarts::default(),
                 () = sleep(pause) => {}
             }
         }
         self.snapshot.send_replace(Snapshot { state: State::Stopped, ..Snapshot::new() });
     }
 
-    /// Connects, and stays connected as long as the server does. Returns nothing if it was told to stop.
-    async fn live(&mut self) -> Option<Failure> {
-        let Self { spec, settings, ring, snapshot, stop } = self;
+    /// Connects, and stays connected as long as the server does.
+    async fn live(&mut self) -> Ended {
+        let Self { spec, settings, ring, snapshot, stop, again } = self;
         let open = async {
             let connection = Connection::open(&spec.reach, settings, ring).await?;
             let listing = list(&connection).await.map_err(|why| not_listed(&why))?;
@@ -101,15 +126,15 @@ impl Owner {
         };
         let opened = tokio::select! {
             biased;
-            () = stopped(stop) => return None,
+            () = stopped(stop) => return Ended::Stopped,
             opened = timeout(settings.start_timeout, open) => opened,
         };
         let (mut connection, mut listing) = match opened {
             Ok(Ok(opened)) => opened,
-            Ok(Err(failure)) => return Some(failure),
+            Ok(Err(failure)) => return Ended::Failed(failure),
             Err(_) => {
                 let seconds = settings.start_timeout.as_secs();
-                return Some(Failure::slow(format!("it was not ready within {seconds} seconds")));
+                return Ended::Failed(Failure::slow(format!("it was not ready within {seconds} seconds")));
             }
         };
         let handler = connection.handler();
@@ -139,18 +164,23 @@ impl Owner {
             };
             let ended = tokio::select! {
                 biased;
-                () = stopped(stop) => None,
-                why = connection.ended() => Some(why),
+                () = stopped(stop) => Err(Ended::Stopped),
+                () = again.notified() => Err(Ended::Again),
+                why = connection.ended() => Ok(why),
                 changed = changed => {
                     listing = changed;
                     continue;
                 }
             };
-            let Some(why) = ended else {
-                // From here on it cannot be called.
-                snapshot.send_modify(|snapshot| (snapshot.link, snapshot.state) = (None, State::Stopped));
-                connection.close().await;
-                return None;
+            let why = match ended {
+                Ok(why) => why,
+                Err(ended) => {
+                    // From here on it cannot be called.
+                    let state = if matches!(ended, Ended::Again) { State::Starting } else { State::Stopped };
+                    snapshot.send_modify(|snapshot| (snapshot.link, snapshot.state) = (None, state));
+                    connection.close().await;
+                    return ended;
+                }
             };
             // Whoever waits for an answer hears of it before what is left of the server is cleaned up.
             snapshot.send_modify(|snapshot| {
@@ -158,7 +188,7 @@ impl Owner {
                 snapshot.state = State::Restarting(why.clone());
             });
             connection.clean_up().await;
-            return Some(Failure::passing(why));
+            return Ended::Failed(Failure::passing(why));
         }
     }
 }

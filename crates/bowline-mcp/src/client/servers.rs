@@ -7,7 +7,7 @@ use std::time::Duration;
 use bowline_state::mcp_tools::{self, CallOutput, Hints, Listed, MAX_TOOLS, Names};
 use bowline_state::schema::v1::ToolKind;
 use serde_json::{Map, Value};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -105,6 +105,7 @@ struct Entry {
     in_names: String,
     snapshot: watch::Receiver<Snapshot>,
     ring: Arc<Ring>,
+    again: Arc<Notify>,
     task: JoinHandle<()>,
 }
 
@@ -133,14 +134,16 @@ impl Servers {
             taken.push(in_names.clone());
             let (sender, snapshot) = watch::channel(Snapshot::new());
             let (name, ring) = (spec.name.clone(), Arc::<Ring>::default());
+            let again = Arc::<Notify>::default();
             let owner = Owner {
                 spec,
                 settings: Arc::clone(&settings),
                 ring: Arc::clone(&ring),
                 snapshot: sender,
                 stop: stopped.clone(),
+                again: Arc::clone(&again),
             };
-            Entry { name, in_names, snapshot, ring, task: tokio::spawn(owner.run()) }
+            Entry { name, in_names, snapshot, ring, again, task: tokio::spawn(owner.run()) }
         };
         let entries = specs.by_ref().take(MAX_SERVERS).map(connect).collect();
         let too_many = format!("there are more than {MAX_SERVERS} servers");
@@ -157,11 +160,9 @@ impl Servers {
 
     /// Waits until every server is ready or has failed, but not for longer than `deadline`.
     pub async fn ready(&self, deadline: Duration) {
-        let settled =
-            |snapshot: &Snapshot| matches!(snapshot.state, State::Ready | State::Failed(_) | State::Stopped);
         let all = async {
             for entry in &self.entries {
-                drop(entry.snapshot.clone().wait_for(settled).await);
+                drop(entry.snapshot.clone().wait_for(is_settled).await);
             }
         };
         timeout(deadline, all).await.unwrap_or_default();
@@ -217,6 +218,30 @@ impl Servers {
         self.entries.iter().map(status).chain(self.left_out.iter().map(left_out)).collect()
     }
 
+    /// Starts servers anew: the one of this name, or all. Returns how many, once they are ready or have failed, or the
+    /// deadline is over.
+    pub async fn restart(&self, name: Option<&str>, deadline: Duration) -> usize {
+        let meant = self.entries.iter().filter(|entry| name.is_none_or(|name| entry.name == name));
+        let begin = |entry: &Entry| {
+            let mut snapshot = entry.snapshot.clone();
+            snapshot.mark_unchanged();
+            entry.again.notify_one();
+            snapshot
+        };
+        let begun: Vec<_> = meant.map(begin).collect();
+        let count = begun.len();
+        let all = async {
+            for mut snapshot in begun {
+                // What it was is not what it becomes.
+                if snapshot.changed().await.is_ok() {
+                    drop(snapshot.wait_for(is_settled).await);
+                }
+            }
+        };
+        timeout(deadline, all).await.unwrap_or_default();
+        count
+    }
+
     /// Ends all servers, and returns when nothing of them runs, or the time for it is over.
     pub async fn shutdown(&self) {
         self.stop.send_replace(true);
@@ -242,6 +267,10 @@ impl Servers {
         };
         self.entries.iter().flat_map(of_entry).take(MAX_TOOLS)
     }
+}
+
+fn is_settled(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.state, State::Ready | State::Failed(_) | State::Stopped)
 }
 
 impl Drop for Servers {

@@ -397,6 +397,7 @@ async fn a_server_of_the_latest_protocol_needs_no_handshake() {
 
 #[test]
 fn clients_leave_the_process_its_own_cryptography() {
-    bowline_mcp::http::client(&bowline_mcp::http::Settings::default()).unwrap();
+    bowline_mcp::http::client(&bowline_mcp::http::Settings::default(), bowline_mcp::http::Reaches::Secure)
+        .unwrap();
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
 }

@@ -55,6 +55,21 @@ async fn a_server_that_crashes_again_and_again_is_given_up() {
         Failed("it ended with code 3")
         ! there is no MCP tool "mcp__bad__crash": it may have gone with its server"#]]
     .assert_eq(&format!("{state:?}\n{after}"));
+    // Until somebody wants it back.
+    assert_eq!(servers.restart(Some("other"), Duration::from_secs(20)).await, 0);
+    assert_eq!(servers.restart(Some("bad"), Duration::from_secs(20)).await, 1);
+    expect![[r#"{"back":true}"#]]
+        .assert_eq(&said(call(&servers, "mcp__bad__echo", json!({ "back": true })).await));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_well_is_started_anew_when_somebody_wants_it() {
+    let servers = connect(vec![peer("a", &[]), peer("b", &[])], settings()).await;
+    assert_eq!(servers.restart(None, Duration::from_secs(20)).await, 2);
+    for name in ["mcp__a__echo", "mcp__b__echo"] {
+        expect!["{}"].assert_eq(&said(call(&servers, name, json!({})).await));
+    }
     servers.shutdown().await;
 }
 

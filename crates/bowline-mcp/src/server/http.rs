@@ -1,0 +1,316 @@
+//! Serving clients over streamable HTTP.
+//!
+//! A page in the user's browser can reach this machine's ports, by names that lead here too. So a request has to name a
+//! host that is ours, must not come from a page, and has to carry the secret; what does not is not looked at further.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::handler::{Handler, Live};
+use super::{Place, Server};
+
+/// Where the server is.
+const PATH: &str = "/mcp";
+
+/// So many connections are open at once; others wait to be accepted.
+const MAX_CONNECTIONS: usize = 128;
+
+/// So many sessions are open at once; others are refused.
+const MAX_SESSIONS: usize = 32;
+
+/// One message has at most so many bytes.
+const MAX_BODY: usize = 32 << 20;
+
+/// The head of a request has at most so many bytes.
+const MAX_HEAD: usize = 64 << 10;
+
+/// How long the head of a request may take, and the whole until its answer begins.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+const REQUEST_TIME: Duration = Duration::from_secs(60);
+
+/// How often whoever waits for an answer is shown that there is somebody.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How long a call goes on whose answer nobody listens for, so that a client can come back for it.
+const COME_BACK: Duration = Duration::from_secs(10);
+
+/// How clients are served.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// The secret that every request has to carry.
+    pub token: String,
+    /// Names by which the server may be called beside those of this machine's loopback.
+    pub hosts: Vec<String>,
+    /// A session that nothing is heard of for so long ends.
+    pub idle: Duration,
+}
+
+/// A server that listens. If it is dropped, it goes on until the runtime ends.
+#[derive(Debug)]
+pub struct HttpServer {
+    address: SocketAddr,
+    end: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+impl HttpServer {
+    /// Serves whoever connects to a listener.
+    ///
+    /// # Errors
+    /// Fails if the listener has no address.
+    pub fn start<P: Place>(
+        server: Server<P>,
+        listener: TcpListener,
+        settings: HttpSettings,
+    ) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        let (end, live) = (CancellationToken::new(), Arc::new(Live::default()));
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config = SessionConfig::default();
+        sessions.session_config.keep_alive = Some(settings.idle);
+        let hosts = allowed_hosts(address, &settings.hosts);
+        let config = StreamableHttpServerConfig::default()
+            .with_allowed_hosts(hosts.clone())
+            .enforce_origin_validation()
+            .with_sse_keep_alive(Some(KEEP_ALIVE))
+            .with_cancellation_token(end.child_token())
+            .with_max_request_body_bytes(MAX_BODY);
+        let its = live.clone();
+        let handler = move || Ok(Handler::new(server.clone(), its.clone(), CancellationToken::new()));
+        let front = Arc::new(Front {
+            service: StreamableHttpService::new(handler, Arc::new(sessions), config),
+            live: live.clone(),
+            token: settings.token,
+            hosts,
+            resumed: Arc::default(),
+        });
+        let stop = end.clone();
+        let serving = tokio::spawn(async move {
+            accept(front, listener, &stop).await;
+            live.close_all().await;
+        });
+        Ok(Self { address, end, serving })
+    }
+
+    /// Returns where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns what a client connects to.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}{PATH}", self.address)
+    }
+
+    /// Ends it, and returns when nothing that was started for a client runs.
+    pub async fn stop(self) {
+        self.end.cancel();
+        // A task that ended early has nothing left to end.
+        self.serving.await.unwrap_or_default();
+    }
+}
+
+async fn accept<P: Place>(front: Arc<Front<P>>, listener: TcpListener, stop: &CancellationToken) {
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            accepted = async {
+                let place = room.clone().acquire_owned().await;
+                (place, listener.accept().await)
+            } => accepted,
+        };
+        match accepted {
+            (Ok(place), Ok((stream, _))) => {
+                let front = front.clone();
+                connections.spawn(async move {
+                    converse(front, stream).await;
+                    drop(place);
+                });
+            }
+            // No more descriptors, for one: others may be given back meanwhile.
+            (_, Err(_)) => sleep(Duration::from_millis(100)).await,
+            (Err(_), _) => break,
+        }
+    }
+    // With them the streams of all answers end.
+    connections.shutdown().await;
+}
+
+async fn converse<P: Place>(front: Arc<Front<P>>, stream: TcpStream) {
+    let answer = service_fn(move |request| {
+        let front = front.clone();
+        async move { Ok::<_, Infallible>(front.answer(request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), answer);
+    // A connection that breaks off concerns its client alone.
+    connection.await.ok();
+}
+
+type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// What stands before the protocol.
+struct Front<P: Place> {
+    service: StreamableHttpService<Handler<P>, LocalSessionManager>,
+    live: Arc<Live<P>>,
+    token: String,
+    hosts: Vec<String>,
+    resumed: Arc<AtomicU64>,
+}
+
+/// Whether somebody listens for the answer of a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Lifeline {
+    gone: CancellationToken,
+    // How often somebody came back for an answer.
+    resumed: Arc<AtomicU64>,
+}
+
+impl Lifeline {
+    /// Waits until nobody has listened for a while. Where somebody came back meanwhile, for whatever answer, it is never.
+    pub(crate) async fn cut(&self) {
+        self.gone.cancelled().await;
+        let before = self.resumed.load(Ordering::Relaxed);
+        sleep(COME_BACK).await;
+        if self.resumed.load(Ordering::Relaxed) != before {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl<P: Place> Front<P> {
+    async fn answer(&self, mut request: Request<Incoming>) -> Answer {
+        if let Some(refusal) = refusal(request.headers(), request.uri().path(), &self.hosts, &self.token) {
+            return refusal.answer();
+        }
+        let is_new = request.method() == Method::POST && !request.headers().contains_key("mcp-session-id");
+        if is_new && self.live.count() >= MAX_SESSIONS {
+            return Refusal::TooMany.answer();
+        }
+        if request.headers().contains_key("last-event-id") {
+            self.resumed.fetch_add(1, Ordering::Relaxed);
+        }
+        let gone = CancellationToken::new();
+        let guard = gone.clone().drop_guard();
+        request.extensions_mut().insert(Lifeline { gone, resumed: self.resumed.clone() });
+        match timeout(REQUEST_TIME, self.service.handle(request)).await {
+            Ok(response) => response.map(|body| held(body, guard)),
+            Err(_) => Refusal::TooSlow.answer(),
+        }
+    }
+}
+
+/// Returns a body that lets go of a guard when it is dropped.
+fn held(body: BoxBody<Bytes, Infallible>, guard: DropGuard) -> BoxBody<Bytes, Infallible> {
+    body.map_frame(move |frame| {
+        let _held = &guard;
+        frame
+    })
+    .boxed()
+}
+
+/// Why a request is not looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    Host,
+    Page,
+    Token,
+    Path,
+    TooLarge,
+    TooMany,
+    TooSlow,
+}
+
+impl Refusal {
+    fn answer(self) -> Answer {
+        let (status, text) = match self {
+            Self::Host => (StatusCode::FORBIDDEN, "this server is not called by that name: use 127.0.0.1"),
+            Self::Page => (StatusCode::FORBIDDEN, "pages of a browser are not served"),
+            Self::Token => (
+                StatusCode::UNAUTHORIZED,
+                "send `Authorization: Bearer TOKEN` with the token that the server printed when it started",
+            ),
+            Self::Path => (StatusCode::NOT_FOUND, "the server is at /mcp"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the message is too long"),
+            Self::TooMany => (StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open: end one first"),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the request took too long"),
+        };
+        let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        if self == Self::Token {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// Returns why a request is refused by its head, if it is.
+fn refusal(headers: &HeaderMap, path: &str, hosts: &[String], token: &str) -> Option<Refusal> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let is_ours = text(HOST).is_some_and(|host| hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host)));
+    let bearer = text(AUTHORIZATION).and_then(|value| {
+        let (scheme, secret) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
+    });
+    if !is_ours {
+        Some(Refusal::Host)
+    } else if headers.contains_key(ORIGIN) {
+        Some(Refusal::Page)
+    } else if !bearer.is_some_and(|secret| is_same(secret.as_bytes(), token.as_bytes())) {
+        Some(Refusal::Token)
+    } else if path != PATH {
+        Some(Refusal::Path)
+    } else if text(CONTENT_LENGTH)
+        .is_some_and(|length| length.parse().is_ok_and(|length: u64| length > MAX_BODY as u64))
+    {
+        Some(Refusal::TooLarge)
+    } else {
+        None
+    }
+}
+
+/// Compares in a time that does not tell where the difference is.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other)) == 0
+}
+
+/// Returns by which names the server may be called: with its port, as clients that were given its address do.
+fn allowed_hosts(address: SocketAddr, more: &[String]) -> Vec<String> {
+    let port = address.port();
+    let loopback = ["127.0.0.1", "localhost", "[::1]"].map(str::to_owned);
+    let own = address.to_string();
+    let named = loopback.into_iter().chain(more.iter().cloned()).map(|host| format!("{host}:{port}"));
+    named.chain([own]).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! The tools by name: which there are, and what a model and its user are told of each.
+
+use std::sync::Arc;
+
+use bowline_state::tooling::schema::{
+    EDIT, LIST, READ, RUN, WRITE, edit_schema, list_schema, number, object, read_schema, run_schema,
+    search_schema, string, truth, write_schema,
+};
+use rmcp::model::{Tool, ToolAnnotations};
+use serde_json::{Value, json};
+
+/// What a server offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// Reading, listing and searching.
+    Reading,
+    /// That, and changing files.
+    Files,
+    /// That, and running commands.
+    Everything,
+}
+
+/// What a tool does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Does {
+    Read,
+    Write,
+    Edit,
+    List,
+    Search,
+    Execute,
+    Output,
+    Kill,
+}
+
+const ALL: &[(&str, Does)] = &[
+    ("read_text_file", Does::Read),
+    ("write_text_file", Does::Write),
+    ("edit_text_file", Does::Edit),
+    ("list_directory", Does::List),
+    ("search_text", Does::Search),
+    ("execute", Does::Execute),
+    ("terminal_output", Does::Output),
+    ("kill_terminal", Does::Kill),
+];
+
+const SEARCH: &str = "Searches the text of the project's files, and tells the lines that match with their numbers. Unsaved \
+                      text of open documents is searched as the editor has it.";
+
+const OUTPUT: &str =
+    "Returns what a command in the background has put out since the last look, and whether it has ended.";
+
+const KILL: &str =
+    "Ends a command that runs in the background, with all that it started, and returns its last output.";
+
+const ID: &str = "The command's id, like bg1.";
+
+impl Offer {
+    fn has(self, does: Does) -> bool {
+        match does {
+            Does::Read | Does::List | Does::Search => true,
+            Does::Write | Does::Edit => self != Self::Reading,
+            Does::Execute | Does::Output | Does::Kill => self == Self::Everything,
+        }
+    }
+}
+
+/// Returns what a tool of that name does, if it is offered.
+pub(crate) fn find(offer: Offer, name: &str) -> Option<Does> {
+    ALL.iter().find(|(its, _)| *its == name).map(|(_, does)| *does).filter(|does| offer.has(*does))
+}
+
+/// Says why there is no tool of a name, and which there are.
+pub(crate) fn missing(offer: Offer, name: &str) -> String {
+    let name = bowline_state::display::line(name, 100);
+    let names: Vec<&str> = ALL.iter().filter(|(_, does)| offer.has(*does)).map(|(name, _)| *name).collect();
+    let is_known = ALL.iter().any(|(its, _)| *its == name);
+    let why = if is_known { "is not offered here" } else { "is no tool of this server" };
+    format!("{name} {why}: the tools are {}", names.join(", "))
+}
+
+/// Returns the tools that are offered.
+pub(crate) fn tools(offer: Offer) -> Vec<Tool> {
+    ALL.iter().filter(|(_, does)| offer.has(*does)).map(|(name, does)| tool(name, *does)).collect()
+}
+
+fn tool(name: &'static str, does: Does) -> Tool {
+    let (title, text, schema) = match does {
+        Does::Read => ("Read file", READ, read_schema()),
+        Does::Write => ("Write file", WRITE, write_schema()),
+        Does::Edit => ("Edit file", EDIT, edit_schema()),
+        Does::List => ("List directory", LIST, list_schema()),
+        Does::Search => ("Search text", SEARCH, search_schema()),
+        Does::Execute => ("Run command", RUN, run_schema()),
+        Does::Output => {
+            let wait = number("How long to wait for its end; not at all if left out.");
+            ("Output of a command", OUTPUT, object(&[("id", string(ID))], &[("wait_seconds", wait)]))
+        }
+        Does::Kill => ("End a command", KILL, object(&[("id", string(ID))], &[])),
+    };
+    let mut tool = Tool::new(name, text, fields(schema));
+    tool.title = Some(title.to_owned());
+    tool.output_schema = output(does).map(|schema| Arc::new(fields(schema)));
+    tool.annotations = Some(annotations(title, does));
+    tool
+}
+
+/// Returns hints for the client's user. An edit can be taken back and is merged with what the user did, but what was in
+/// the file is replaced: that counts as destructive. A command may do anything.
+fn annotations(title: &str, does: Does) -> ToolAnnotations {
+    let reads = matches!(does, Does::Read | Does::List | Does::Search | Does::Output);
+    let mut hints = ToolAnnotations::new();
+    hints.title = Some(title.to_owned());
+    hints.read_only_hint = Some(reads);
+    hints.open_world_hint = Some(does == Does::Execute);
+    if !reads {
+        hints.destructive_hint = Some(true);
+        hints.idempotent_hint = Some(matches!(does, Does::Write | Does::Kill));
+    }
+    hints
+}
+
+/// Returns what the structured output of a tool is, if it has one.
+fn output(does: Does) -> Option<Value> {
+    let names = |what: &str| json!({ "type": "array", "items": { "type": "object" }, "description": what });
+    let changed = || {
+        object(
+            &[
+                ("path", string("The file.")),
+                ("outcome", string("What became of it: created, replaced, merged or unchanged.")),
+                ("message", string("The same as the text of the answer.")),
+            ],
+            &[],
+        )
+    };
+    let ran = || {
+        object(
+            &[
+                ("status", string("What became of the command.")),
+                ("output", string("Its output: the new part of it, if there was a look before.")),
+            ],
+            &[
+                ("exitCode", json!({ "type": ["integer", "null"], "description": "If it ended by itself." })),
+                ("signal", json!({ "type": ["string", "null"], "description": "If a signal ended it." })),
+                ("running", truth("Whether it runs on.")),
+                ("timedOut", truth("Whether it was ended because it took too long.")),
+                ("truncated", truth("Whether some of its output is missing.")),
+                (
+                    "id",
+                    json!({ "type": ["string", "null"], "description": "Of a command in the background." }),
+                ),
+            ],
+        )
+    };
+    match does {
+        // Its text is the answer. Some clients show a model nothing but structured output if there is any.
+        Does::Read => None,
+        Does::Write | Does::Edit => Some(changed()),
+        Does::List => {
+            let entries = names("Each with path, kind and size.");
+            Some(object(&[("entries", entries), ("truncated", truth("Whether there are more."))], &[]))
+        }
+        Does::Search => {
+            let matches = names("Each with path, line, column and text.");
+            let files = number("How many files were searched.");
+            let truncated = truth("Whether there may be more.");
+            Some(object(&[("matches", matches), ("filesSearched", files), ("truncated", truncated)], &[]))
+        }
+        Does::Execute | Does::Output | Does::Kill => Some(ran()),
+    }
+}
+
+fn fields(schema: Value) -> serde_json::Map<String, Value> {
+    match schema {
+        Value::Object(fields) => fields,
+        // Every schema here is an object.
+        _ => serde_json::Map::new(),
+    }
+}
