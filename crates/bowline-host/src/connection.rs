@@ -7,9 +7,10 @@ use std::sync::Arc;
 use bowline_state::capabilities::AgentMethod;
 use bowline_state::schema::v1::{
     AuthMethod, AuthMethodId, AuthenticateRequest, CloseSessionRequest, ForkSessionRequest,
-    InitializeResponse, LoadSessionRequest, McpServer, NewSessionRequest, ResumeSessionRequest, SessionId,
+    InitializeResponse, LoadSessionRequest, McpServer, Meta, NewSessionRequest, ResumeSessionRequest,
+    SessionId,
 };
-use bowline_wire::{AgentExit, AgentHandle, AgentProcess, CallError, Grace};
+use bowline_wire::{AgentExit, AgentHandle, CallError, Grace};
 use bowline_workspace::roots::{RootSpec, Roots};
 use tokio::task::JoinHandle;
 
@@ -17,6 +18,7 @@ use crate::error::HostError;
 use crate::face::Face;
 use crate::host::Host;
 use crate::operations::blocking;
+use crate::process::Process;
 use crate::session::{Held, Session};
 
 /// A connection to an agent. Dropping it ends its sessions, their commands, and the agent if the host started it.
@@ -26,7 +28,7 @@ pub struct Connection {
     face: Arc<Face>,
     agent: AgentHandle,
     initialized: InitializeResponse,
-    process: Option<AgentProcess>,
+    process: Option<Process>,
     serving: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -46,21 +48,23 @@ impl Connection {
         host: Host,
         face: Arc<Face>,
         agent: AgentHandle,
-        process: Option<AgentProcess>,
+        process: Option<Process>,
         serving: Option<JoinHandle<io::Result<()>>>,
     ) -> Result<Self, HostError> {
-        let initialized = match agent.initialize(host.greeting()).await {
+        let initialized = match greet(&host, &agent).await {
             Ok(initialized) => initialized,
             Err(error) => {
                 agent.caller().close();
                 serving.inspect(JoinHandle::abort);
                 // What the agent said last may tell why.
-                return Err(match process {
-                    Some(process) => {
-                        let exit = Box::new(process.shutdown(Grace::default()).await);
-                        HostError::NotMet { why: error, exit }
-                    }
-                    None => error.into(),
+                let exit = match process {
+                    Some(process) => Some(Box::new(process.shutdown(Grace::default()).await)),
+                    None => None,
+                };
+                return Err(match (error, exit) {
+                    (Unmet::Failed(why), Some(exit)) => HostError::NotMet { why, exit },
+                    (Unmet::Failed(why), None) => why.into(),
+                    (Unmet::Silent(seconds), exit) => HostError::Silent { seconds, exit },
                 });
             }
         };
@@ -88,9 +92,10 @@ impl Connection {
         &self.initialized
     }
 
-    /// Returns the agent's process, if the host started it.
-    pub fn process(&mut self) -> Option<&mut AgentProcess> {
-        self.process.as_mut()
+    /// Returns the id of the agent's process, if the host started it, without a supervisor, and it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref()?.pid()
     }
 
     /// Opens a session.
@@ -127,6 +132,7 @@ impl Connection {
             .mcp_servers(options.mcp_servers);
         let response = self.agent.load_session(request).await?;
         added.keep();
+        session.held.count_from(turns_of(response.meta.as_ref()));
         session.held.opened(response.modes.as_ref(), response.config_options.as_deref());
         Ok(session)
     }
@@ -145,6 +151,7 @@ impl Connection {
             .mcp_servers(options.mcp_servers);
         let response = self.agent.resume_session(request).await?;
         added.keep();
+        session.held.count_from(turns_of(response.meta.as_ref()));
         session.held.opened(response.modes.as_ref(), response.config_options.as_deref());
         Ok(session)
     }
@@ -261,6 +268,28 @@ impl Connection {
     }
 }
 
+/// Why the two did not come to terms.
+enum Unmet {
+    Failed(CallError),
+    /// It did not answer in so many seconds.
+    Silent(u64),
+}
+
+async fn greet(host: &Host, agent: &AgentHandle) -> Result<InitializeResponse, Unmet> {
+    let greeted = agent.initialize(host.greeting());
+    let greeted = match host.shared.settings.greeting {
+        None => Ok(greeted.await),
+        Some(limit) => tokio::time::timeout(limit, greeted).await.map_err(|_| Unmet::Silent(limit.as_secs())),
+    };
+    greeted?.map_err(Unmet::Failed)
+}
+
+/// Returns how many turns a session has had, if its agent says so. Bowline's own does: the two of them journal in the same
+/// place, and a turn should have one number there.
+fn turns_of(meta: Option<&Meta>) -> u64 {
+    meta.and_then(|meta| meta.get("bowline")?.get("turns")?.as_u64()).unwrap_or(0)
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
         self.face.abandon();
@@ -268,5 +297,18 @@ impl Drop for Connection {
         if let Some(serving) = self.serving.take() {
             serving.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_may_say_how_many_turns_there_were() {
+        let turns = |text: &str| turns_of(serde_json::from_str::<Option<Meta>>(text).unwrap().as_ref());
+        let told =
+            [r#"{"bowline":{"turns":3}}"#, r#"{"bowline":{"turns":-1}}"#, r#"{"bowline":7}"#, "{}", "null"];
+        assert_eq!(told.map(turns), [3, 0, 0, 0, 0]);
     }
 }

@@ -8,6 +8,7 @@ use bowline_workspace::audit::AuditError;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::policy::PolicyError;
 use bowline_workspace::roots::RootError;
+use bowline_workspace::terminals::TerminalError;
 
 /// Why a host could not do what its owner asked.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,9 @@ pub enum HostError {
     /// The agent cannot be started.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// The agent cannot be started under a supervisor.
+    #[error("cannot start the agent: {0}")]
+    Supervise(#[from] TerminalError),
     /// The agent did not do it.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -37,6 +41,14 @@ pub enum HostError {
         why: CallError,
         /// How the agent ended.
         exit: Box<AgentExit>,
+    },
+    /// The agent did not answer `initialize` in the time that it had.
+    #[error("the agent did not answer within {seconds} s: is it one that speaks ACP?{}", .exit.as_ref().map_or(String::new(), |exit| format!(" {exit}")))]
+    Silent {
+        /// How long it had.
+        seconds: u64,
+        /// How it was ended, if the host had started it.
+        exit: Option<Box<AgentExit>>,
     },
     /// The agent offers no such way to log in.
     #[error("the agent does not offer to log in by {}: use one of those that it offers", quote(.0))]
@@ -53,6 +65,9 @@ pub enum HostError {
     /// What is the user's own lies where agents and their commands can change it.
     #[error("{} lies inside the workspace: keep Bowline's own files outside of it", quote(&.0.display().to_string()))]
     InsideWorkspace(PathBuf),
+    /// No message of the protocol can name the directory.
+    #[error("{} is not named in UTF-8, so no agent can work there: rename it", quote(&.0.to_string_lossy()))]
+    NotUtf8(PathBuf),
     /// A session of that id is open on this connection.
     #[error("a session of that id is open already: close it first")]
     SessionTwice,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bowline_state::policy::{Preset, Rule};
 use bowline_state::schema::v1::{
@@ -11,12 +12,12 @@ use bowline_state::schema::v1::{
     ElicitationCapabilities, ElicitationFormCapabilities, ElicitationUrlCapabilities, FileSystemCapabilities,
     Implementation, InitializeRequest, NoticeCapabilities, SessionConfigOptionsCapabilities, SessionId,
 };
-use bowline_wire::{Limits, connect_client, spawn_agent};
+use bowline_wire::{LastWords, Limits, Tap, connect_client, connect_client_tapped, spawn_agent_tapped};
 use bowline_workspace::approvals::{Approvals, Fallback, Rulebook};
 use bowline_workspace::audit::{self, AuditLog};
 use bowline_workspace::policy::PolicyFile;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::terminals;
+use bowline_workspace::terminals::{self, Companion, Program};
 use bowline_workspace::workspace::{self, Workspace};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::Command;
@@ -26,6 +27,7 @@ use crate::connection::Connection;
 use crate::error::HostError;
 use crate::face::Face;
 use crate::front_end::{Event, FrontEnd};
+use crate::process::{Process, Supervised};
 
 /// Where a host keeps what is the user's own. None of it may lie inside a workspace.
 #[derive(Debug, Clone)]
@@ -70,8 +72,30 @@ impl Default for Offer {
     }
 }
 
+impl Offer {
+    /// Returns how an agent is told of it.
+    #[must_use]
+    pub fn capabilities(self) -> ClientCapabilities {
+        let files = FileSystemCapabilities::new().read_text_file(self.read).write_text_file(self.write);
+        let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
+        let session = ClientSessionCapabilities::new()
+            .config_options(options)
+            .notices(NoticeCapabilities::new())
+            .compaction(CompactionCapabilities::new());
+        let mut capabilities = ClientCapabilities::new().fs(files).terminal(self.terminal).session(session);
+        if self.elicitation {
+            capabilities = capabilities.elicitation(
+                ElicitationCapabilities::new()
+                    .form(ElicitationFormCapabilities::new())
+                    .url(ElicitationUrlCapabilities::new()),
+            );
+        }
+        capabilities
+    }
+}
+
 /// How a host works.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// What agents are offered.
     pub offer: Offer,
@@ -81,7 +105,7 @@ pub struct Settings {
     pub workspace: workspace::Settings,
     /// What the audit log keeps.
     pub audit: audit::Settings,
-    /// What holds where no rule matches, in place of what the user's file says.
+    /// What holds where no rule matches, in place of what the user's file says, unless that is `read-only` or `deny`.
     pub preset: Option<Preset>,
     /// Rules beside the user's, from a command line for one.
     pub rules: Vec<Rule>,
@@ -93,6 +117,10 @@ pub struct Settings {
     pub observe: bool,
     /// What one message may take, and how much may wait.
     pub limits: Limits,
+    /// Who hears every message between the host and the agents that it starts.
+    pub tap: Option<Arc<dyn Tap>>,
+    /// How long an agent may take to answer `initialize`, if there is a limit.
+    pub greeting: Option<Duration>,
 }
 
 impl Settings {
@@ -110,6 +138,8 @@ impl Settings {
             name: Implementation::new("bowline", env!("CARGO_PKG_VERSION")),
             observe: true,
             limits: Limits::DEFAULT,
+            tap: None,
+            greeting: None,
         }
     }
 }
@@ -189,7 +219,9 @@ impl Host {
         front_end: Arc<dyn FrontEnd>,
         settings: Settings,
     ) -> Result<Self, HostError> {
-        let cwd = RootSpec::writable(project.to_string_lossy());
+        // By another name it would be another directory.
+        let name = project.to_str().ok_or_else(|| HostError::NotUtf8(project.to_owned()))?;
+        let cwd = RootSpec::writable(name);
         let roots = Roots::open(&cwd, &settings.more_roots)?;
         for own in [&places.state, &places.anchors] {
             if lies_in(own, &roots) {
@@ -219,7 +251,7 @@ impl Host {
         }
         let rules = Rulebook {
             file: Some(file),
-            fallback: settings.preset.map_or(Fallback::File, Fallback::Instead),
+            fallback: settings.preset.map_or(Fallback::File, Fallback::Unless),
             rules: settings.rules.clone(),
             roots: names,
         };
@@ -256,6 +288,10 @@ impl Host {
         Self { shared: self.shared.clone(), offer }
     }
 
+    pub(crate) fn offer(&self) -> Offer {
+        self.offer
+    }
+
     /// Returns the workspace: documents, changes, undo.
     #[must_use]
     pub fn workspace(&self) -> &Workspace {
@@ -274,7 +310,38 @@ impl Host {
     /// Returns why it cannot be started, or does not speak our protocol.
     pub async fn spawn(&self, command: Command) -> Result<Connection, HostError> {
         let face = Arc::new(Face::new(self.shared.clone()));
-        let (agent, process) = spawn_agent(command, face.clone(), self.shared.settings.limits)?;
+        let settings = &self.shared.settings;
+        let (agent, process) =
+            spawn_agent_tapped(command, face.clone(), settings.limits, settings.tap.clone())?;
+        let process = Process::Child(Box::new(process));
+        Connection::open(self.clone(), face, agent, Some(process), None).await
+    }
+
+    /// Starts an agent under the supervisor that commands have, and connects to it: whatever it starts, and however this
+    /// process dies, nothing of it stays behind.
+    ///
+    /// # Errors
+    /// Returns why it cannot be started, or does not speak our protocol.
+    pub async fn spawn_supervised(&self, program: Program) -> Result<Connection, HostError> {
+        let settings = &self.shared.settings;
+        let supervisor = &settings.terminals.supervisor;
+        let (companion, streams, writer) = Companion::start_piped(supervisor, program).await?;
+        let face = Arc::new(Face::new(self.shared.clone()));
+        let reader = streams.talk;
+        let (agent, serving) = match &settings.tap {
+            None => {
+                let (agent, serving) = connect_client(face.clone(), reader, writer, settings.limits);
+                (agent, tokio::spawn(serving))
+            }
+            Some(tap) => {
+                let tap = tap.clone();
+                let connected = connect_client_tapped(face.clone(), reader, writer, settings.limits, tap);
+                (connected.0, tokio::spawn(connected.1))
+            }
+        };
+        let stderr = LastWords::of(streams.errors);
+        let supervised = Supervised { companion, agent: agent.clone(), serving, stderr };
+        let process = Process::Supervised(Box::new(supervised));
         Connection::open(self.clone(), face, agent, Some(process), None).await
     }
 
@@ -295,21 +362,7 @@ impl Host {
 
     /// Returns what is said to an agent first.
     pub(crate) fn greeting(&self) -> InitializeRequest {
-        let (offer, name) = (self.offer, &self.shared.settings.name);
-        let files = FileSystemCapabilities::new().read_text_file(offer.read).write_text_file(offer.write);
-        let options = SessionConfigOptionsCapabilities::new().boolean(BooleanConfigOptionCapabilities::new());
-        let session = ClientSessionCapabilities::new()
-            .config_options(options)
-            .notices(NoticeCapabilities::new())
-            .compaction(CompactionCapabilities::new());
-        let mut capabilities = ClientCapabilities::new().fs(files).terminal(offer.terminal).session(session);
-        if offer.elicitation {
-            capabilities = capabilities.elicitation(
-                ElicitationCapabilities::new()
-                    .form(ElicitationFormCapabilities::new())
-                    .url(ElicitationUrlCapabilities::new()),
-            );
-        }
+        let (capabilities, name) = (self.offer.capabilities(), &self.shared.settings.name);
         InitializeRequest::new(bowline_state::version::LATEST)
             .client_capabilities(capabilities)
             .client_info(name.clone())

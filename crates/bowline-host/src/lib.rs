@@ -15,7 +15,9 @@ mod error;
 mod face;
 mod front_end;
 mod host;
+mod local;
 mod operations;
+mod process;
 mod session;
 
 pub use bowline_state as state;
@@ -27,4 +29,5 @@ pub use connection::{Connection, SessionOptions};
 pub use error::HostError;
 pub use front_end::{Event, FrontEnd, Quiet};
 pub use host::{Host, Offer, Places, Settings};
+pub use local::LocalSession;
 pub use session::{Session, TurnEnd};

@@ -8,8 +8,8 @@ use bowline_state::audit::{Action, Decision, Entry, Subject};
 use bowline_state::changes::{ChangeId, Moment, Origin};
 use bowline_state::failure::Failure;
 use bowline_state::grants::Holder;
-use bowline_state::schema::v1::Error;
-use bowline_wire::ClientContext;
+use bowline_state::schema::v1::{Error, PermissionOptionId};
+use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{Cleared, Refused, Request};
 use bowline_workspace::audit::AuditError;
 use bowline_workspace::observer::ObserverOptions;
@@ -23,6 +23,7 @@ use crate::session::{Held, Turn};
 
 pub(crate) mod elicitation;
 pub(crate) mod files;
+pub(crate) mod looking;
 pub(crate) mod permission;
 pub(crate) mod terminals;
 
@@ -48,6 +49,17 @@ pub(crate) fn now() -> Moment {
     Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
+/// Who asks for an operation, and whether it is still wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct Asking {
+    /// How the agent calls itself.
+    pub(crate) agent: Option<String>,
+    /// The tool call, if it is known.
+    pub(crate) call: Option<String>,
+    /// Fires when nobody wants it any more.
+    pub(crate) cancel: CancelSignal,
+}
+
 /// One operation of a session on its way, and what is recorded of it.
 pub(crate) struct Operating {
     pub(crate) held: Arc<Held>,
@@ -57,6 +69,8 @@ pub(crate) struct Operating {
     started: Instant,
     // What was approved is not what it would do by now.
     changed: bool,
+    // The agent's own answer that a person chose to say no.
+    pub(crate) chosen: Option<PermissionOptionId>,
 }
 
 impl Operating {
@@ -65,7 +79,7 @@ impl Operating {
         let holder = held.holder(begun);
         let mut entry = Entry::new(now(), action);
         (entry.session, entry.turn, entry.call) = (Some(holder.session), holder.turn, call);
-        Self { held, begun, entry, started: Instant::now(), changed: false }
+        Self { held, begun, entry, started: Instant::now(), changed: false, chosen: None }
     }
 
     /// Returns whose it is.
@@ -147,12 +161,12 @@ impl Operating {
 pub(crate) async fn clear(
     operating: &mut Operating,
     request: &Request,
-    cx: &ClientContext,
+    cancel: &CancelSignal,
 ) -> Result<Cleared, Failure> {
     let held = operating.held.clone();
     let cleared = tokio::select! {
         biased;
-        () = cx.cancelled() => return Err(Failure::Cancelled),
+        () = cancel.fired() => return Err(Failure::Cancelled),
         () = held.unwanted(operating.begun) => return Err(Failure::Cancelled),
         cleared = held.shared.approvals.clear(request) => cleared,
     };
@@ -166,6 +180,9 @@ pub(crate) async fn clear(
         }
         Err(refused) => {
             operating.entry().by = refused.by();
+            if let Refused::Person { option, .. } = &refused {
+                operating.chosen.clone_from(option);
+            }
             if let Refused::Rulebook(why) = &refused {
                 held.show(Event::Notice { text: why });
             }
@@ -188,12 +205,26 @@ pub(crate) async fn start_observing(shared: &Arc<Shared>) -> Result<(), HostErro
             };
             its.workspace.start_observing(ObserverOptions::default(), Watching::IfPossible, &mut progress)
         });
-        if let Some(why) = started.await??.not_watched {
+        let started = started.await??;
+        if let Some(why) = started.not_watched {
             shared.front_end.show(Event::Notice { text: &why.to_string() });
+        }
+        if let Some(text) = unnamed(started.report.walk.not_utf8) {
+            shared.front_end.show(Event::Notice { text: &text });
         }
         Ok::<_, HostError>(())
     };
     shared.observing.get_or_try_init(start).await.copied()
+}
+
+/// Returns what to tell of files that no message can name.
+fn unnamed(count: u64) -> Option<String> {
+    let names = match count {
+        0 => return None,
+        1 => "1 name here is".to_owned(),
+        count => format!("{count} names here are"),
+    };
+    Some(format!("{names} not UTF-8: what commands do there is neither followed nor undone"))
 }
 
 /// Looks for what changed on disk beside the host since the last look, and records it as `origin`'s doing.

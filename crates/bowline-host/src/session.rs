@@ -92,16 +92,19 @@ impl Held {
         }
     }
 
-    /// Goes on counting where a session of before had come to.
+    /// Goes on counting where a session of before had come to, as far as anybody knows.
     pub(crate) fn count_from(&self, turn: u64) {
-        self.turn.send_modify(|current| current.number = turn);
+        self.turn.send_modify(|current| current.number = current.number.max(turn));
     }
 
     /// Notes a command, to end it with the turn that it was started in if that is cancelled.
     pub(crate) fn runs(&self, turn: Option<u64>, terminal: TerminalId) {
         let mut commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
         commands.retain(|(its, _)| *its == turn);
-        commands.push((turn, terminal));
+        // What was started outside of a turn no turn ends.
+        if turn.is_some() {
+            commands.push((turn, terminal));
+        }
     }
 
     /// Kills the commands of a turn that was cancelled. Their terminals stay, for the agent to look at and to release.

@@ -16,19 +16,20 @@ use bowline_state::schema::v1::{
     ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_wire::ClientContext;
+use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{Cleared, Request};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::Admitted;
 use bowline_workspace::workspace::{Agreed, Preview, ReadText, Written};
 
-use super::{Operating, blocking, clear};
+use super::{Asking, Operating, blocking, clear};
 use crate::front_end::Event;
 use crate::session::Held;
 
 /// How often a write is shown again because what it would do has changed since it was approved.
 const ATTEMPTS: usize = 3;
 
-fn subject(admitted: &Admitted) -> Subject {
+pub(super) fn subject(admitted: &Admitted) -> Subject {
     let (asked, resolved) = (admitted.asked(), admitted.canonical());
     Subject::Path { asked: asked.to_owned(), resolved: (asked != resolved).then(|| resolved.to_owned()) }
 }
@@ -57,8 +58,20 @@ pub(crate) async fn read(
     let path = text(&request.path)?;
     let window = Window { line: request.line, limit: request.limit };
     let call = call_for(&held.snapshot(), Some(&path));
+    let asking = Asking { agent, call, cancel: cx.cancel().clone() };
+    read_text(held, asking, path, window).await.map(|read| ReadTextFileResponse::new(read.text.as_str()))
+}
+
+/// Reads a file, for whoever asks.
+pub(crate) async fn read_text(
+    held: Arc<Held>,
+    asking: Asking,
+    path: String,
+    window: Window,
+) -> Result<ReadText, Failure> {
+    let Asking { agent, call, cancel } = asking;
     if let Some(read) = read_at_hand(&held, &path, window, call.as_deref()) {
-        return read.map(|read| ReadTextFileResponse::new(read.text.as_str()));
+        return read;
     }
     let its = held.clone();
     // Judged, read and recorded in one go where the rules alone decide.
@@ -82,7 +95,7 @@ pub(crate) async fn read(
     })
     .await??;
     let (mut operating, admitted) = match looked {
-        Looked::Done(read) => return Ok(ReadTextFileResponse::new(read.text.as_str())),
+        Looked::Done(read) => return Ok(read),
         Looked::Ask(asking) => *asking,
     };
     let request = Request {
@@ -93,10 +106,11 @@ pub(crate) async fn read(
         title: format!("read {}", admitted.asked()),
         items: vec![Item::plain(admitted.operation(Kind::Read))],
         warnings: Vec::new(),
+        offers: Vec::new(),
         deeds: vec![Deed::Read { path: admitted.canonical().to_owned(), file: admitted.file_id() }],
     };
-    let cleared = clear(&mut operating, &request, &cx).await;
-    let read = blocking(move || match cleared {
+    let cleared = clear(&mut operating, &request, &cancel).await;
+    blocking(move || match cleared {
         Ok(_) => {
             operating.wanted().map_err(|failure| operating.fail(failure))?;
             // What was agreed to is that file, and no other that has its name by now.
@@ -115,8 +129,7 @@ pub(crate) async fn read(
         }
         Err(failure) => Err(operating.fail(failure)),
     })
-    .await??;
-    Ok(ReadTextFileResponse::new(read.text.as_str()))
+    .await?
 }
 
 /// Judges, reads and records at once, if rules alone allow it and nothing has to be waited for: a file that is in memory,
@@ -144,7 +157,7 @@ fn read_at_hand(
     Some(operating.record_at_hand(Decision::Allowed)?.map(|()| read))
 }
 
-fn same(one: &Admitted, other: &Admitted) -> bool {
+pub(super) fn same(one: &Admitted, other: &Admitted) -> bool {
     (one.canonical(), one.file_id()) == (other.canonical(), other.file_id())
 }
 
@@ -167,8 +180,19 @@ pub(crate) async fn write(
     cx: ClientContext,
 ) -> Result<WriteTextFileResponse, Failure> {
     let path = text(&request.path)?;
-    let content: Arc<str> = request.content.into();
     let call = call_for(&held.snapshot(), Some(&path));
+    let asking = Asking { agent, call, cancel: cx.cancel().clone() };
+    write_text(held, asking, path, request.content.into()).await.map(|_| WriteTextFileResponse::new())
+}
+
+/// Writes a file, for whoever asks.
+pub(crate) async fn write_text(
+    held: Arc<Held>,
+    asking: Asking,
+    path: String,
+    content: Arc<str>,
+) -> Result<Written, Failure> {
+    let Asking { agent, call, cancel } = asking;
     let (its, its_path, its_content) = (held.clone(), path.clone(), content.clone());
     let looked = blocking(move || {
         let mut operating = Operating::new(its.clone(), Action::Write, call)
@@ -190,11 +214,11 @@ pub(crate) async fn write(
     .await??;
     let written = match looked {
         Looked::Done(written) => written,
-        Looked::Ask(asking) => ask_to_write(asking.0, agent, path, content, &cx).await?,
+        Looked::Ask(asking) => ask_to_write(asking.0, agent, path, content, &cancel).await?,
     };
     let Written { path, change, verdict, .. } = &written;
     held.show(Event::Written { session: &held.id, path, change: *change, verdict: *verdict });
-    Ok(WriteTextFileResponse::new())
+    Ok(written)
 }
 
 /// Shows a write to a person, and does it as it was shown. If it would be something else by then, it is shown again.
@@ -203,7 +227,7 @@ async fn ask_to_write(
     agent: Option<String>,
     path: String,
     content: Arc<str>,
-    cx: &ClientContext,
+    cancel: &CancelSignal,
 ) -> Result<Written, Failure> {
     let held = operating.held.clone();
     for _ in 0..ATTEMPTS {
@@ -221,9 +245,10 @@ async fn ask_to_write(
             title: format!("write {path}"),
             items: vec![written_item(&path, &preview)],
             warnings: Vec::new(),
+            offers: Vec::new(),
             deeds: vec![deed(&preview, &content)],
         };
-        let cleared = clear(&mut operating, &request, cx).await;
+        let cleared = clear(&mut operating, &request, cancel).await;
         let (its_path, its_content) = (path.clone(), content.clone());
         let (back, outcome) = blocking(move || {
             let outcome = cleared.map_err(|failure| operating.fail(failure)).and_then(|cleared| {
@@ -251,7 +276,7 @@ pub(super) fn written_item(asked: &str, preview: &Preview) -> Item {
         protection: preview.protection,
     };
     let change = Shown { before: preview.before.clone(), after: preview.after.clone() };
-    Item { operation: Operation { kind: Kind::Write, target }, change: Some(change) }
+    Item::changing(Operation { kind: Kind::Write, target }, change)
 }
 
 /// Returns a write bound to the file, to what it holds, to what is sent and to what comes of it.

@@ -11,9 +11,10 @@ use bowline_state::operation::{Invocation, Kind, Operation, Target};
 use bowline_state::paths::Access;
 use bowline_state::permission::{Decision, Lifetime, answer};
 use bowline_state::policy::canonical;
-use bowline_state::question::{Item, Occasion, Shown};
+use bowline_state::question::{Choice, Item, Occasion, Offer, Shown, Told};
 use bowline_state::schema::v1::{
-    Meta, PermissionOption, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
+    Meta, PermissionOption, PermissionOptionId, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, SelectedPermissionOutcome,
 };
 use bowline_wire::ClientContext;
 use bowline_workspace::approvals::{Cleared, Request};
@@ -47,7 +48,7 @@ pub(crate) async fn request(
         .acquire()
         .await
         .map_err(|closed| Failure::Internal { reason: closed.to_string() })?;
-    let (items, deeds) = blocking(move || describe(&its, &call)).await?;
+    let Described { items, deeds, wrong } = blocking(move || describe(&its, &call)).await?;
     drop(place);
     if let [item] = items.as_slice() {
         operating.entry().subject = Subject::from(&item.operation.target);
@@ -60,11 +61,13 @@ pub(crate) async fn request(
         occasion: Occasion::Request,
         title,
         items,
-        warnings: only_always(&request.options),
+        warnings: wrong.into_iter().chain(lacking(&request.options)).collect(),
+        offers: Offer::all(&request.options),
         deeds,
     };
-    let cleared = clear(&mut operating, &asked, &cx).await;
+    let cleared = clear(&mut operating, &asked, cx.cancel()).await;
     let cancelled_here = cx.cancel().is_fired();
+    let chosen = operating.chosen.take();
     blocking(move || {
         let (outcome, recorded) = match &cleared {
             Ok(cleared) => match allowed(&request.options, cleared) {
@@ -82,7 +85,8 @@ pub(crate) async fn request(
             Err(busy @ Failure::Busy { .. }) => return Err(operating.fail(busy.clone())),
             Err(failure) => {
                 operating.entry().reason = Some(failure.to_string());
-                (denied(&request.options), Recorded::Denied)
+                let outcome = chosen.and_then(|id| chosen_one(&request.options, &id, Choice::Deny));
+                (outcome.unwrap_or_else(|| denied(&request.options)), Recorded::Denied)
             }
         };
         operating.record(recorded)?;
@@ -98,18 +102,32 @@ pub(crate) async fn request(
 /// Returns the outcome that allows it and nothing more. What holds for longer is remembered here, not by the agent: its
 /// idea of always may be wider. A person who was told that there is only always has said yes to that.
 fn allowed(options: &[PermissionOption], cleared: &Cleared) -> Option<RequestPermissionOutcome> {
+    if let Cleared::Person { option: Some(id), .. } = cleared {
+        return chosen_one(options, id, Choice::Allow);
+    }
     let once = answer(options, Decision::Allow(Lifetime::Once)).ok();
     let always = || answer(options, Decision::Allow(Lifetime::Always)).ok();
-    once.or_else(|| matches!(cleared, Cleared::Person(_)).then(always).flatten())
+    once.or_else(|| matches!(cleared, Cleared::Person { .. }).then(always).flatten())
 }
 
-/// Warns of an agent that wants to be allowed for always, or not at all.
-fn only_always(options: &[PermissionOption]) -> Vec<String> {
+/// Returns the answer that a person chose by its name, if it was offered and says yes or no as the person did.
+fn chosen_one(
+    options: &[PermissionOption],
+    id: &PermissionOptionId,
+    choice: Choice,
+) -> Option<RequestPermissionOutcome> {
+    let offer = Offer::all(options).into_iter().find(|offer| offer.id == *id && offer.choice == choice)?;
+    Some(RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(offer.id)))
+}
+
+/// Warns of an agent that wants to be allowed for always or not at all, or that takes no yes.
+fn lacking(options: &[PermissionOption]) -> Option<String> {
     let offers = |lifetime| answer(options, Decision::Allow(lifetime)).is_ok();
-    if offers(Lifetime::Once) || !offers(Lifetime::Always) {
-        return Vec::new();
+    match (offers(Lifetime::Once), offers(Lifetime::Always)) {
+        (true, _) => None,
+        (false, true) => Some("the agent takes a yes for always: it offers nothing less".to_owned()),
+        (false, false) => Some("the agent offers no yes: whatever is answered, it is told no".to_owned()),
     }
-    vec!["the agent takes a yes for always: it offers nothing less".to_owned()]
 }
 
 fn denied(options: &[PermissionOption]) -> RequestPermissionOutcome {
@@ -123,9 +141,19 @@ fn why_not(why: String) -> Meta {
     meta
 }
 
-/// Returns what a tool call would do, as far as it says, for rules and a person; and for what of it an approval can be kept
-/// until it is done. Waits for the disk.
-fn describe(held: &Held, call: &ToolCallView) -> (Vec<Item>, Vec<Deed>) {
+/// What a tool call would do, as far as it says.
+struct Described {
+    /// For rules and a person.
+    items: Vec<Item>,
+    /// For what of it an approval can be kept until it is done.
+    deeds: Vec<Deed>,
+    /// What it says that is not so.
+    wrong: Option<String>,
+}
+
+/// Returns what a tool call would do. Waits for the disk.
+fn describe(held: &Held, call: &ToolCallView) -> Described {
+    let mut wrong: Vec<String> = Vec::new();
     let mut items = Vec::new();
     let mut deeds = Vec::new();
     let mut room = MAX_TEXTS;
@@ -142,9 +170,12 @@ fn describe(held: &Held, call: &ToolCallView) -> (Vec<Item>, Vec<Deed>) {
                 deeds.extend(deed);
             }
             Claim::Write { path, text } => {
-                let (item, deed) = write(held, path, text, &mut room);
-                items.push(item);
-                deeds.extend(deed);
+                let written = write(held, path.clone(), text, &mut room);
+                items.push(written.item);
+                deeds.extend(written.deed);
+                if written.is_wrong {
+                    wrong.push(path);
+                }
             }
             Claim::Run { invocation, cwd } => {
                 let (item, deed) = run(held, invocation, cwd);
@@ -159,7 +190,31 @@ fn describe(held: &Held, call: &ToolCallView) -> (Vec<Item>, Vec<Deed>) {
             }
         }
     }
-    (items, deeds)
+    // What has neither a text nor a command to look at is all in what the agent tells, which need not be told twice.
+    let described = |item: &Item| matches!(item.operation.target, Target::Described(_));
+    let at = items.iter().position(described).or_else(|| items.iter().position(Item::is_bare));
+    if let Some(item) = at.and_then(|at| items.get_mut(at)) {
+        item.told = Some(Arc::new(Told::of(call)));
+    }
+    let wrong = match wrong.as_slice() {
+        [] => None,
+        [path] => {
+            Some(format!("{path} does not have the text that would be replaced, or has it more than once"))
+        }
+        [path, rest @ ..] => Some(format!(
+            "{path} and {} others do not have the text that would be replaced, or have it more than once",
+            rest.len()
+        )),
+    };
+    Described { items, deeds, wrong }
+}
+
+/// A write as it would be.
+struct Written {
+    item: Item,
+    deed: Option<Deed>,
+    /// Whether the file does not have what it is said to have.
+    is_wrong: bool,
 }
 
 fn access(kind: Kind) -> Access {
@@ -182,23 +237,27 @@ fn on_file(held: &Held, kind: Kind, path: String) -> (Item, Option<Deed>) {
 }
 
 /// Returns a write as it would be, bound to that; or, where that cannot be told, as the agent shows it.
-fn write(held: &Held, path: String, text: Option<NewText>, room: &mut usize) -> (Item, Option<Deed>) {
+fn write(held: &Held, path: String, text: Option<NewText>, room: &mut usize) -> Written {
     let (item, _) = on_file(held, Kind::Write, path.clone());
-    let Some(text) = text else { return (item, None) };
+    let Some(text) = text else { return Written { item, deed: None, is_wrong: false } };
     // What the file holds now, whatever the agent believes.
     let current = held.files.preview(&path, &text.new).ok().map(|preview| preview.before);
+    let is_known = current.is_some();
     let whole = current.and_then(|before| text.whole(before.as_deref().map(String::as_str)));
+    let is_wrong = is_known && whole.is_none();
     let shown = whole.and_then(|whole| Some((held.files.preview(&path, &whole).ok()?, whole)));
     let Some((preview, whole)) = shown else {
         let bytes = text.new.len() + text.old.as_ref().map_or(0, String::len);
         let change = Shown { before: text.old.map(Arc::new), after: Arc::new(text.new) };
-        return (Item { change: fits(room, bytes).then_some(change), ..item }, None);
+        let item = Item { change: fits(room, bytes).then_some(change), ..item };
+        return Written { item, deed: None, is_wrong };
     };
     let bytes = preview.after.len() + preview.before.as_ref().map_or(0, |before| before.len());
     if !fits(room, bytes) {
-        return (item, None);
+        return Written { item, deed: None, is_wrong };
     }
-    (written_item(&path, &preview), Some(deed(&preview, &whole)))
+    let deed = Some(deed(&preview, &whole));
+    Written { item: written_item(&path, &preview), deed, is_wrong }
 }
 
 /// Takes bytes from the room that the texts of one question have, if there are so many left.

@@ -22,7 +22,7 @@ use bowline_wire::ClientContext;
 use bowline_workspace::approvals::Request;
 use bowline_workspace::terminals::Asked;
 
-use super::{Operating, blocking, clear, now, observe};
+use super::{Asking, Operating, blocking, clear, now, observe};
 use crate::front_end::Event;
 use crate::host::Shared;
 use crate::session::Held;
@@ -35,9 +35,6 @@ pub(crate) async fn create(
     cx: ClientContext,
 ) -> Result<CreateTerminalResponse, Failure> {
     let call = call_for(&held.snapshot(), None);
-    let mut operating = Operating::new(held.clone(), Action::TerminalCreate, call.clone())
-        .on(Subject::Text(display::line(&request.command, 4096)));
-    let its = held.clone();
     let asked = Asked {
         command: request.command,
         args: request.args,
@@ -45,6 +42,16 @@ pub(crate) async fn create(
         cwd: request.cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
         output_limit: request.output_byte_limit,
     };
+    let asking = Asking { agent, call, cancel: cx.cancel().clone() };
+    start(held, asking, asked).await.map(CreateTerminalResponse::new)
+}
+
+/// Runs a command, for whoever asks.
+pub(crate) async fn start(held: Arc<Held>, asking: Asking, asked: Asked) -> Result<TerminalId, Failure> {
+    let Asking { agent, call, cancel } = asking;
+    let mut operating = Operating::new(held.clone(), Action::TerminalCreate, call.clone())
+        .on(Subject::Text(display::line(&asked.command, 4096)));
+    let its = held.clone();
     let prepared = blocking(move || its.terminals.prepare(asked)).await?;
     let prepared = match prepared {
         Ok(prepared) => prepared,
@@ -53,7 +60,7 @@ pub(crate) async fn create(
     let command = prepared.command();
     let operation = Operation { kind: Kind::Execute, target: Target::Command(command.clone()) };
     operating.entry().subject = Subject::from(&operation.target);
-    let asking = Request {
+    let request = Request {
         holder: operating.holder(),
         call,
         agent,
@@ -61,9 +68,10 @@ pub(crate) async fn create(
         title: format!("run {}", display::invocation(&command.invocation)),
         items: vec![Item::plain(operation)],
         warnings: Vec::new(),
+        offers: Vec::new(),
         deeds: vec![deed(&command)],
     };
-    let cleared = clear(&mut operating, &asking, &cx).await;
+    let cleared = clear(&mut operating, &request, &cancel).await;
     let (mut operating, prepared) = blocking(move || {
         let wanted = cleared.and_then(|_| operating.wanted());
         // What was agreed to is that directory, where it was.
@@ -99,7 +107,7 @@ pub(crate) async fn create(
                     following.ended(exit).await;
                 }
             });
-            Ok(CreateTerminalResponse::new(id))
+            Ok(id)
         }
         Err(error) => blocking(move || Err(operating.fail(error.into()))).await?,
     }
@@ -198,9 +206,13 @@ pub(crate) async fn kill(
     held: Arc<Held>,
     request: KillTerminalRequest,
 ) -> Result<KillTerminalResponse, Failure> {
-    let outcome = held.terminals.kill(&request.terminal_id).await.map_err(Failure::from);
-    recorded(held, Action::TerminalKill, &request.terminal_id, outcome).await?;
-    Ok(KillTerminalResponse::new())
+    end(held, &request.terminal_id).await.map(|()| KillTerminalResponse::new())
+}
+
+/// Ends a command.
+pub(crate) async fn end(held: Arc<Held>, id: &TerminalId) -> Result<(), Failure> {
+    let outcome = held.terminals.kill(id).await.map_err(Failure::from);
+    recorded(held, Action::TerminalKill, id, outcome).await
 }
 
 /// Serves `terminal/release`.
@@ -208,9 +220,13 @@ pub(crate) async fn release(
     held: Arc<Held>,
     request: ReleaseTerminalRequest,
 ) -> Result<ReleaseTerminalResponse, Failure> {
-    let outcome = held.terminals.release(&request.terminal_id).await.map_err(Failure::from);
-    recorded(held, Action::TerminalRelease, &request.terminal_id, outcome).await?;
-    Ok(ReleaseTerminalResponse::new())
+    forget(held, &request.terminal_id).await.map(|()| ReleaseTerminalResponse::new())
+}
+
+/// Ends a command and forgets its terminal.
+pub(crate) async fn forget(held: Arc<Held>, id: &TerminalId) -> Result<(), Failure> {
+    let outcome = held.terminals.release(id).await.map_err(Failure::from);
+    recorded(held, Action::TerminalRelease, id, outcome).await
 }
 
 async fn recorded(
