@@ -113,6 +113,12 @@ impl BowlineAgent {
     }
 }
 
+/// Returns how many turns a session has had, for a host that journals beside it: a turn should have one number in both.
+async fn turns(session: &Session) -> serde_json::Map<String, serde_json::Value> {
+    let count = session.turns().await;
+    serde_json::Map::from_iter([("bowline".to_owned(), serde_json::json!({ "turns": count }))])
+}
+
 /// Tells the client what it may choose from, once it knows the session: some cannot take it before.
 fn announce(session: Arc<Session>, cx: AgentContext) {
     tokio::spawn(async move {
@@ -192,8 +198,12 @@ impl Agent for BowlineAgent {
         let place = Place::of(request.cwd, request.additional_directories, &self.shared.settings)?;
         self.let_go(&request.session_id).await;
         let session = self.open(&cx, How::Load(request.session_id), place, &request.mcp_servers).await?;
+        let turns = turns(&session).await;
         Ok(session.choices(|choices| {
-            LoadSessionResponse::new().modes(choices.modes()).config_options(choices.config_options())
+            LoadSessionResponse::new()
+                .modes(choices.modes())
+                .config_options(choices.config_options())
+                .meta(turns)
         }))
     }
 
@@ -205,8 +215,12 @@ impl Agent for BowlineAgent {
         let place = Place::of(request.cwd, request.additional_directories, &self.shared.settings)?;
         self.let_go(&request.session_id).await;
         let session = self.open(&cx, How::Resume(request.session_id), place, &request.mcp_servers).await?;
+        let turns = turns(&session).await;
         Ok(session.choices(|choices| {
-            ResumeSessionResponse::new().modes(choices.modes()).config_options(choices.config_options())
+            ResumeSessionResponse::new()
+                .modes(choices.modes())
+                .config_options(choices.config_options())
+                .meta(turns)
         }))
     }
 

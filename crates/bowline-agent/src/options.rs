@@ -30,6 +30,8 @@ const THINKING: &str = "thought_level";
 pub struct Choices<'a> {
     /// The mode.
     pub mode: Mode,
+    /// The widest mode that can be chosen.
+    pub widest: Mode,
     /// The model that answers. It need not be one of those listed.
     pub model: &'a ModelInfo,
     /// The models that can be chosen.
@@ -88,10 +90,10 @@ impl Choices<'_> {
     /// Returns the config options, the most important first, each with what is chosen.
     #[must_use]
     pub fn config_options(&self) -> Vec<SessionConfigOption> {
-        let modes = Mode::ALL.map(|mode| {
+        let modes = self.offered().map(|mode| {
             SessionConfigSelectOption::new(mode.id(), mode.name()).description(mode.description().to_owned())
         });
-        let mode = SessionConfigOption::select(MODE, "Mode", self.mode.id(), modes.to_vec())
+        let mode = SessionConfigOption::select(MODE, "Mode", self.mode.id(), modes.collect::<Vec<_>>())
             .description("What the agent does without asking".to_owned())
             .category(SessionConfigOptionCategory::Mode);
         let models = self
@@ -116,9 +118,16 @@ impl Choices<'_> {
     /// Returns the modes, for clients that do not know config options.
     #[must_use]
     pub fn modes(&self) -> SessionModeState {
-        let modes = Mode::ALL
+        let modes = self
+            .offered()
             .map(|mode| SessionMode::new(mode.id(), mode.name()).description(mode.description().to_owned()));
-        SessionModeState::new(self.mode.id(), modes.to_vec())
+        SessionModeState::new(self.mode.id(), modes.collect())
+    }
+
+    /// Returns the modes that can be chosen.
+    pub(crate) fn offered(&self) -> impl Iterator<Item = Mode> + use<> {
+        let widest = self.widest;
+        Mode::ALL.into_iter().filter(move |mode| *mode <= widest)
     }
 
     /// Reads what `session/set_config_option` chooses.
@@ -149,9 +158,9 @@ impl Choices<'_> {
     /// # Errors
     /// Names the modes.
     pub fn choose_mode(&self, id: &str) -> Result<Change, OptionError> {
-        let valid = || named(Mode::ALL.into_iter().map(Mode::id));
+        let valid = || named(self.offered().map(Mode::id));
         let no_value = || OptionError::NoValue { option: MODE, value: id.to_owned(), valid: valid() };
-        Mode::of(id).map(Change::Mode).ok_or_else(no_value)
+        self.offered().find(|mode| mode.id() == id).map(Change::Mode).ok_or_else(no_value)
     }
 
     /// Reads what `session/set_model` or `/model` chooses.

@@ -236,6 +236,7 @@ impl Permissions {
             title: wish.title,
             items: vec![wish.item],
             warnings: Vec::new(),
+            offers: Vec::new(),
             deeds: Vec::new(),
         };
         let asking = self.inner.editor.enter(&call.id, &cx.reporter);
@@ -429,7 +430,7 @@ impl Pass {
 /// Returns what a model is told of a refusal, and what its user is told beside that.
 fn told(refused: &Refused) -> (String, Option<String>) {
     match refused {
-        Refused::Person { reason: None } => {
+        Refused::Person { reason: None, .. } => {
             ("the user said no; do something else, or ask what to do instead".to_owned(), None)
         }
         Refused::Rules { told, text, .. } if refused.is_by_rule() => ((*told).to_owned(), Some(text.clone())),

@@ -21,7 +21,7 @@ use bowline_workspace::files::Files;
 use attached::{Attachment, Shelf};
 use links::Target;
 
-pub(crate) use delimited::is_hidden;
+pub(crate) use bowline_state::display::is_hidden;
 pub use delimited::{cut, delimited};
 
 /// A prompt has at most this many blocks.

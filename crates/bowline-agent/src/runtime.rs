@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::capabilities::ClientMethod;
+use bowline_state::capabilities::{ClientGate, ClientMethod};
 use bowline_state::failure::Failure;
 use bowline_state::lines::Window;
 use bowline_state::operation::{Kind, Operation, Target};
@@ -31,7 +31,7 @@ mod looking;
 mod looks;
 
 pub use beside::Truth;
-pub use client::{ClientFiles, ClientTerminals, Ending};
+pub use client::{ClientFiles, ClientTerminals, Ending, Patience};
 pub use commands::{Commands, Output};
 pub use fault::{Fault, Missing};
 pub use looking::Overlaid;
@@ -93,12 +93,40 @@ impl Choice {
     /// Returns the choice for a client.
     #[must_use]
     pub fn of(client: &ClientHandle) -> Self {
+        Self::by_gate(&client.gate())
+    }
+
+    /// Returns the choice for a client that serves what this gate lets pass.
+    #[must_use]
+    pub fn by_gate(client: &ClientGate) -> Self {
         let by = |method| if client.check(method).is_ok() { Server::Client } else { Server::Local };
         Self {
             read: by(ClientMethod::ReadTextFile),
             write: by(ClientMethod::WriteTextFile),
             terminal: by(ClientMethod::CreateTerminal),
         }
+    }
+
+    /// Says who serves what, and why: a line for each. Without `shell` nobody runs commands.
+    #[must_use]
+    pub fn describe(self, shell: bool) -> Vec<String> {
+        let line = |what: &str, by: Server, capability: &str| match by {
+            Server::Client => format!("{what}: the editor (it advertises {capability})"),
+            Server::Local => {
+                format!("{what}: the agent's own machine (the editor does not advertise {capability})")
+            }
+        };
+        let commands = if shell {
+            line("commands", self.terminal, "terminal")
+        } else {
+            "commands: nobody (the agent was started without --shell)".to_owned()
+        };
+        vec![
+            line("reading files", self.read, "fs.readTextFile"),
+            line("writing files", self.write, "fs.writeTextFile"),
+            commands,
+            "listing and searching: the agent's own machine (the protocol has no such method)".to_owned(),
+        ]
     }
 }
 
@@ -209,26 +237,7 @@ impl Runtimes {
     /// Says who serves what, and why: a line for each.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
-        let Choice { read, write, terminal } = self.inner.choice;
-        let line = |what: &str, by: Server, capability: &str| match by {
-            Server::Client => format!("{what}: the editor (it advertises {capability})"),
-            Server::Local => {
-                format!("{what}: the agent's own machine (the editor does not advertise {capability})")
-            }
-        };
-        let mut lines = vec![
-            line("reading files", read, "fs.readTextFile"),
-            line("writing files", write, "fs.writeTextFile"),
-        ];
-        lines.push(if self.inner.settings.shell {
-            line("commands", terminal, "terminal")
-        } else {
-            "commands: nobody (the agent was started without --shell)".to_owned()
-        });
-        lines.push(
-            "listing and searching: the agent's own machine (the protocol has no such method)".to_owned(),
-        );
-        lines
+        self.inner.choice.describe(self.inner.settings.shell)
     }
 
     /// Returns the absolute path that a model means: relative ones are below the session's directory.
@@ -306,11 +315,9 @@ impl Runtimes {
     pub async fn commands(&self, by: Server) -> Result<Commands, Fault> {
         let Inner { client, session, settings, .. } = &*self.inner;
         Ok(match by {
-            Server::Client => Commands::Client(ClientTerminals::new(
-                client.clone(),
-                session.clone(),
-                settings.client_timeout,
-            )),
+            Server::Client => {
+                Commands::Client(ClientTerminals::new(client.clone(), session.clone(), patience(settings)))
+            }
             Server::Local => Commands::Local(self.engine().await?.terminals.clone()),
         })
     }
@@ -319,7 +326,7 @@ impl Runtimes {
     #[must_use]
     pub fn client_files(&self) -> ClientFiles {
         let Inner { client, session, settings, .. } = &*self.inner;
-        ClientFiles::new(client.clone(), session.clone(), settings.client_timeout)
+        ClientFiles::new(client.clone(), session.clone(), patience(settings))
     }
 
     /// Returns this machine's engine, opened at the first use.
@@ -428,6 +435,10 @@ impl Runtimes {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn patience(settings: &Settings) -> Patience {
+    Patience { answer: settings.client_timeout, review: settings.review_timeout }
 }
 
 /// Keeps what is Bowline's own out of reach.

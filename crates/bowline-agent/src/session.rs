@@ -51,6 +51,9 @@ const CLEAN_UP: Duration = Duration::from_millis(600);
 /// How long reading the project's instructions may take.
 const INSTRUCTIONS: Duration = Duration::from_secs(3);
 
+/// How long the end of a session waits for what is being saved.
+const SAVING: Duration = Duration::from_secs(2);
+
 /// A session.
 pub(crate) struct Session {
     id: SessionId,
@@ -164,6 +167,11 @@ impl Session {
         &self.servers
     }
 
+    /// Returns how many turns there have been, once none is going on.
+    pub(crate) async fn turns(&self) -> u64 {
+        self.talk.lock().await.turn
+    }
+
     pub(crate) fn choice(&self) -> Choice {
         self.choice_mut().clone()
     }
@@ -200,7 +208,8 @@ impl Session {
     pub(crate) fn choices<T>(&self, with: impl FnOnce(Choices<'_>) -> T) -> T {
         let Choice { mode, model, thinking, .. } = self.choice();
         let models = self.shared.offered();
-        with(Choices { mode, model: model.info(), models: &models, thinking })
+        let widest = self.shared.settings.widest;
+        with(Choices { mode, widest, model: model.info(), models: &models, thinking })
     }
 
     /// Changes what is chosen, and tells the client.
@@ -390,9 +399,14 @@ impl Session {
     pub(crate) async fn close(&self) {
         self.closed.fire();
         // The turn that runs was told to stop by whoever closes the session.
-        let talk = timeout(Duration::from_secs(3), self.talk.lock()).await;
-        if talk.is_err() {
-            self.log("a turn goes on although the session is closed");
+        match timeout(Duration::from_secs(3), self.talk.lock()).await {
+            Err(_) => self.log("a turn goes on although the session is closed"),
+            Ok(mut talk) => {
+                // A turn that was cancelled is answered before a slow disk has it.
+                if timeout(SAVING, talk.saved()).await.is_err() {
+                    self.log("the session is closed before all of it is saved");
+                }
+            }
         }
         self.toolbox.end().await;
         self.servers.shutdown().await;

@@ -41,6 +41,8 @@ pub struct Settings {
     pub shell: bool,
     /// The mode that new sessions begin in.
     pub mode: Mode,
+    /// The widest mode that there is to choose from.
+    pub widest: Mode,
     /// The model that new sessions begin with; if none is named, the first that has a key, and else the offline one.
     pub model: Option<String>,
     /// Texts that every model is told, each with the name of the file that it comes from.
@@ -51,6 +53,8 @@ pub struct Settings {
     pub workspace: workspace::Settings,
     /// How long one request to the client may take; asking a person for permission has no limit.
     pub client_timeout: Duration,
+    /// How long a request may take that the client may put to its user first: writing a file, starting a command.
+    pub review_timeout: Duration,
     /// How long a command may take if the model says nothing else.
     pub command_timeout: Duration,
     /// How many requests to the model one turn may make.
@@ -98,11 +102,13 @@ impl Settings {
             tools: ToolSet::default(),
             shell: false,
             mode: Mode::default(),
+            widest: Mode::Full,
             model: None,
             instructions: Vec::new(),
             terminals,
             workspace: workspace::Settings::default(),
             client_timeout: Duration::from_secs(60),
+            review_timeout: Duration::from_secs(15 * 60),
             command_timeout: Duration::from_secs(120),
             max_requests: 200,
             relative_to: None,

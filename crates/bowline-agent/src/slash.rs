@@ -1,12 +1,12 @@
 //! Commands that a user gives by a slash, done.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use bowline_state::failure::quote;
-use bowline_state::mode::Mode;
 use bowline_state::policy::Preset;
 use bowline_state::schema::v1::{ContentBlock, MessageId};
-use bowline_state::slash::{self, Command, SlashError, Undo};
+use bowline_state::slash::{self, Command, Servers, SlashError, Undo};
 use bowline_state::turn::End;
 
 use crate::options::Change;
@@ -21,6 +21,9 @@ pub(crate) enum Done {
     /// It stands for a prompt, which the model is to answer.
     Prompt(Vec<ContentBlock>),
 }
+
+/// How long servers that are started anew are waited for.
+const RESTART: Duration = Duration::from_secs(20);
 
 /// What `/init` stands for.
 const INIT: &str = "Look at this project (list it, read its README, manifests and build files) and write a short AGENTS.md \
@@ -59,19 +62,27 @@ async fn answer(session: &Session, talk: &mut Talk, command: Command) -> String 
             status(session, talk, limit)
         }
         Command::Tools => tools(session),
-        Command::Mcp => servers(session),
+        Command::Mcp(Servers::Show) => servers(session),
+        Command::Mcp(Servers::Restart(name)) => {
+            match (session.servers().restart(name.as_deref(), RESTART).await, name) {
+                (0, Some(name)) => {
+                    format!("There is no MCP server {}.\n\n{}", quote(&name), servers(session))
+                }
+                _ => servers(session),
+            }
+        }
         Command::Model(None) => models(session),
         Command::Model(Some(name)) => match session.choose(Change::Model(name)).await {
             Ok(()) => format!("The model is now {}.", session.choice().model.info().name),
             Err(failure) => format!("{failure}\n\n{}", models(session)),
         },
         Command::Mode(None) => modes(session),
-        Command::Mode(Some(id)) => match Mode::of(&id) {
-            Some(mode) => match session.choose(Change::Mode(mode)).await {
-                Ok(()) => format!("The mode is now {}.", mode.id()),
+        Command::Mode(Some(id)) => match session.choices(|choices| choices.choose_mode(&id)) {
+            Ok(change) => match session.choose(change).await {
+                Ok(()) => format!("The mode is now {}.", session.choice().mode.id()),
                 Err(failure) => failure.to_string(),
             },
-            None => format!("There is no mode {}.\n\n{}", quote(&id), modes(session)),
+            Err(_) => format!("There is no mode {}.\n\n{}", quote(&id), modes(session)),
         },
         Command::Compact(focus) => {
             let before = talk.messages.len();
@@ -173,13 +184,23 @@ fn models(session: &Session) -> String {
 fn modes(session: &Session) -> String {
     let now = session.choice().mode;
     let mut text = format!("The mode is {}. There are:\n\n", now.id());
-    for mode in Mode::ALL {
+    for mode in session.choices(|choices| choices.offered().collect::<Vec<_>>()) {
         writeln!(text, "- `{}`: {}", mode.id(), mode.description()).unwrap_or_default();
     }
     text
 }
 
 async fn take_back(session: &Session, talk: &Talk, undo: Undo) -> String {
+    // Taking back is writing, and whoever may not write does not take back either.
+    let preset = match session.toolbox().permissions().limit().await {
+        Some(stricter) => stricter,
+        None => session.choice().mode.preset(),
+    };
+    if matches!(preset, Preset::ReadOnly | Preset::Deny) {
+        return format!(
+            "Nothing was taken back: this session is held to {preset}. `bowline undo` in a terminal does it."
+        );
+    }
     match session.toolbox().undo(talk.turn, undo).await {
         Ok(done) => done,
         Err(failure) => failure.to_string(),

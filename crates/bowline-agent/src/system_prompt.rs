@@ -90,7 +90,6 @@ fn full(facts: &Facts<'_>) -> Vec<String> {
          project, run commands if you are given a tool for it, and answer their questions. Do what was asked, all of \
          it, and no more."
             .to_owned(),
-        place(facts),
         format!("# Tools\n{}", machines(facts)),
     ];
     if facts.mode.may_change() && offers(facts, "edit") {
@@ -105,6 +104,8 @@ fn full(facts: &Facts<'_>) -> Vec<String> {
         sections.push(PLAN.to_owned());
     }
     sections.push(ANSWERS.to_owned());
+    // Last, so that what comes before is the same for every project and every day, and can be kept by a server.
+    sections.push(place(facts));
     sections
 }
 
@@ -114,10 +115,7 @@ fn short(facts: &Facts<'_>) -> Vec<String> {
         tools.push_str(&format!("\n- {}: {}", signature(tool), first_sentence(&tool.description)));
     }
     vec![
-        format!(
-            "You are Bowline, a coding agent. You work on the project in {}. Use absolute paths below it.",
-            facts.cwd
-        ),
+        "You are Bowline, a coding agent.".to_owned(),
         format!(
             "# Tools{tools}\n\nTo use a tool, answer with nothing but its call, in this form, one call at a time:\n\
              ```json\n{{\"name\": \"TOOL\", \"arguments\": {{\"ARGUMENT\": \"VALUE\"}}}}\n```\n\
@@ -133,6 +131,7 @@ fn short(facts: &Facts<'_>) -> Vec<String> {
              - Never invent results. Answer briefly.",
             mode(facts.mode)
         ),
+        format!("You work on the project in {}. Use absolute paths below it.", facts.cwd),
     ]
 }
 

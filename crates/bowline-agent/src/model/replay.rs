@@ -7,12 +7,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bowline_state::conversation::{Message, Part, Role};
 use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 
 use super::script::Position;
 use super::speak::reply;
-use super::{Event, Model, ModelError, ModelInfo, Reply, Request};
+use super::{Event, Model, ModelError, ModelInfo, Reply, Request, Stop};
 
 /// No more events of one reply are recorded; the rest is passed on and left out of the file.
 pub const MAX_EVENTS: usize = 1 << 20;
@@ -72,6 +73,31 @@ impl Model for Replay {
             recorded.error.map_or(Ok(()), Err)
         })
     }
+}
+
+/// Returns the replies in a conversation as a recording, which [`Replay`] plays back.
+///
+/// # Errors
+/// Fails if a reply cannot be written as JSON.
+pub fn recording(model: &str, conversation: &[Message]) -> serde_json::Result<String> {
+    let mut text = String::new();
+    // What follows a reply without an answer between them belongs to it: `Position` counts it so.
+    let replies = conversation.chunk_by(|one, next| one.role == next.role);
+    for reply in replies.filter(|reply| reply.iter().any(|message| message.role == Role::Assistant)) {
+        let parts = reply.iter().flat_map(|message| message.parts.iter().cloned());
+        let event = |part| match part {
+            Part::Text { text } => Some(Event::Text(text)),
+            Part::Thought { text, signature } => Some(Event::Thought { text, signature }),
+            Part::Call(call) => Some(Event::Call(call)),
+            // Models say neither.
+            Part::Image { .. } | Part::Result(_) => None,
+        };
+        let events = parts.filter_map(event).chain([Event::End(Stop::Done)]).collect();
+        let recorded = Recorded { model: model.to_owned(), events, error: None };
+        text.push_str(&serde_json::to_string(&recorded)?);
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 /// Passes on what another model answers, and writes it to a file, a reply at its end. A reply that is dropped before

@@ -20,7 +20,13 @@ fn pretty(value: &impl serde::Serialize) -> String {
 fn options_are_complete_and_in_order() {
     let (plain, thinker) = (model("offline", false), model("x/thinker", true));
     let models = [plain.clone(), thinker.clone()];
-    let mut choices = Choices { mode: Mode::Ask, model: &thinker, models: &models, thinking: Thinking::Low };
+    let mut choices = Choices {
+        mode: Mode::Ask,
+        widest: Mode::Full,
+        model: &thinker,
+        models: &models,
+        thinking: Thinking::Low,
+    };
     expect![[r#"
         [
           {
@@ -113,7 +119,13 @@ fn the_model_that_answers_is_always_listed() {
     let own = model("own", false);
     let many: Vec<ModelInfo> = (0..MAX_MODELS * 2).map(|n| model(&format!("m{n}"), false)).collect();
     for (chosen, models) in [(&own, &many[..]), (&own, &[]), (&many[MAX_MODELS + 1], &many[..])] {
-        let choices = Choices { mode: Mode::Full, model: chosen, models, thinking: Thinking::Default };
+        let choices = Choices {
+            mode: Mode::Full,
+            widest: Mode::Full,
+            model: chosen,
+            models,
+            thinking: Thinking::Default,
+        };
         let option = serde_json::to_value(&choices.config_options()[1]).unwrap();
         let values = option["options"].as_array().unwrap();
         assert!(values.len() <= MAX_MODELS);
@@ -124,8 +136,13 @@ fn the_model_that_answers_is_always_listed() {
 #[test]
 fn modes_are_told_to_older_clients() {
     let offline = model("offline", false);
-    let choices =
-        Choices { mode: Mode::AcceptEdits, model: &offline, models: &[], thinking: Thinking::Default };
+    let choices = Choices {
+        mode: Mode::AcceptEdits,
+        widest: Mode::Full,
+        model: &offline,
+        models: &[],
+        thinking: Thinking::Default,
+    };
     expect![[r#"
         {
           "currentModeId": "accept-edits",
@@ -170,7 +187,13 @@ fn check(choices: &Choices<'_>, wanted: &[(&str, SessionConfigOptionValue)], exp
 fn a_choice_is_typed_or_refused_with_what_there_is() {
     let thinker = model("x/thinker", true);
     let models: Vec<ModelInfo> = (0..30).map(|n| model(&format!("m{n}"), false)).collect();
-    let choices = Choices { mode: Mode::Ask, model: &thinker, models: &models, thinking: Thinking::Default };
+    let choices = Choices {
+        mode: Mode::Ask,
+        widest: Mode::Full,
+        model: &thinker,
+        models: &models,
+        thinking: Thinking::Default,
+    };
     check(
         &choices,
         &[
@@ -206,7 +229,13 @@ fn a_choice_is_typed_or_refused_with_what_there_is() {
 #[test]
 fn a_change_is_told_both_ways() {
     let offline = model("offline", false);
-    let choices = Choices { mode: Mode::Full, model: &offline, models: &[], thinking: Thinking::Default };
+    let choices = Choices {
+        mode: Mode::Full,
+        widest: Mode::Full,
+        model: &offline,
+        models: &[],
+        thinking: Thinking::Default,
+    };
     let kinds = |change: &Change| -> Vec<serde_json::Value> {
         let updates = choices.updates(change);
         updates.iter().map(|update| serde_json::to_value(update).unwrap()["sessionUpdate"].clone()).collect()
@@ -254,7 +283,10 @@ fn commands_say_what_they_take() {
             },
             {
               "name": "mcp",
-              "description": "Shows the MCP servers and their tools"
+              "description": "Shows the MCP servers and their tools, or starts them anew",
+              "input": {
+                "hint": "restart, or restart NAME"
+              }
             },
             {
               "name": "compact",
@@ -278,4 +310,22 @@ fn commands_say_what_they_take() {
         }"#]]
     .assert_eq(&pretty(&commands(true)));
     assert!(!pretty(&commands(false)).contains("undo"));
+}
+
+#[test]
+fn no_mode_is_wider_than_the_widest() {
+    let offline = model("offline", false);
+    let choices = Choices {
+        mode: Mode::ReadOnly,
+        widest: Mode::Ask,
+        model: &offline,
+        models: &[],
+        thinking: Thinking::Default,
+    };
+    assert_eq!(choices.choose_mode("ask"), Ok(Change::Mode(Mode::Ask)));
+    let told = choices.choose_mode("full").unwrap_err().to_string();
+    assert_eq!(told, "mode cannot be full, only: read-only, ask");
+    let listed: Vec<_> = choices.modes().available_modes.iter().map(|mode| mode.id.0.to_string()).collect();
+    assert_eq!(listed, ["read-only", "ask"]);
+    assert!(!format!("{:?}", choices.config_options()).contains("accept-edits"));
 }

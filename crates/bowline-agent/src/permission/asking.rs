@@ -118,6 +118,7 @@ impl Editor {
                     keep: offer.keep,
                     scope: offer.scope.clone(),
                     reason: reason(&response),
+                    option: None,
                 })
             }
             Err(breach) => self.unable(call, format!("the editor's answer is no permission: {breach}")),

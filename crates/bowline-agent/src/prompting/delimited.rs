@@ -1,7 +1,7 @@
 //! Marks around text that others wrote.
 
 use bowline_state::changes::ContentHash;
-use bowline_state::display;
+use bowline_state::display::{self, is_hidden};
 
 /// Returns the text between marks that say where it comes from. The end is marked by a word that is not in the text, so
 /// that the text cannot pretend to end before it does.
@@ -33,12 +33,6 @@ pub fn cut(text: &str, cap: usize) -> &str {
         Some(end) => &fits[..=end],
         None => fits,
     }
-}
-
-/// Says whether nobody sees the character, or sees others in another order for it.
-pub(crate) fn is_hidden(character: char) -> bool {
-    matches!(character, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
-        | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn word_for(text: &str) -> String {

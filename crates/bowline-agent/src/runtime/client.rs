@@ -44,19 +44,28 @@ fn done(answer: Result<(), Fault>) -> Result<(), Fault> {
     }
 }
 
+/// How long a client may take for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// If it has only to do it.
+    pub answer: Duration,
+    /// If it may ask its user first: before it writes a file or starts a command.
+    pub review: Duration,
+}
+
 /// The files of a session, served by its client.
 #[derive(Debug, Clone)]
 pub struct ClientFiles {
     client: ClientHandle,
     session: SessionId,
-    limit: Duration,
+    patience: Patience,
 }
 
 impl ClientFiles {
     /// Returns the files of a session; the client may take so long for each request.
     #[must_use]
-    pub fn new(client: ClientHandle, session: SessionId, limit: Duration) -> Self {
-        Self { client, session, limit }
+    pub fn new(client: ClientHandle, session: SessionId, patience: Patience) -> Self {
+        Self { client, session, patience }
     }
 
     /// Reads a file, or some lines of it.
@@ -67,7 +76,7 @@ impl ClientFiles {
         let request =
             ReadTextFileRequest::new(self.session.clone(), path).line(window.line).limit(window.limit);
         let read = self.client.read_text_file(request);
-        let text = bounded(ClientMethod::ReadTextFile, self.limit, read).await?.content;
+        let text = bounded(ClientMethod::ReadTextFile, self.patience.answer, read).await?.content;
         // A client that gives more lines than it was asked for has taken no notice of the window.
         let asked = window.limit.and_then(|limit| usize::try_from(limit).ok());
         if asked.is_some_and(|limit| text.lines().nth(limit).is_some()) {
@@ -84,7 +93,7 @@ impl ClientFiles {
     pub async fn write(&self, path: &str, content: String) -> Result<(), Fault> {
         let request = WriteTextFileRequest::new(self.session.clone(), path, content);
         let write = self.client.write_text_file(request);
-        done(bounded(ClientMethod::WriteTextFile, self.limit, write).await.map(drop))
+        done(bounded(ClientMethod::WriteTextFile, self.patience.review, write).await.map(drop))
     }
 }
 
@@ -114,20 +123,20 @@ impl Files for ClientFiles {
 pub struct ClientTerminals {
     client: ClientHandle,
     session: SessionId,
-    limit: Duration,
+    patience: Patience,
 }
 
 impl ClientTerminals {
     /// Returns the terminals of a session; the client may take so long for each request but waiting.
     #[must_use]
-    pub fn new(client: ClientHandle, session: SessionId, limit: Duration) -> Self {
-        Self { client, session, limit }
+    pub fn new(client: ClientHandle, session: SessionId, patience: Patience) -> Self {
+        Self { client, session, patience }
     }
 
-    /// Returns how long the client may take for a request.
+    /// Returns how long the client may take to start a command.
     #[must_use]
     pub fn limit(&self) -> Duration {
-        self.limit
+        self.patience.review
     }
 
     /// Runs a command, as it is asked for: nothing is added or taken apart. However long the client takes, it is waited
@@ -158,7 +167,7 @@ impl ClientTerminals {
     pub async fn output(&self, id: &TerminalId) -> Result<(String, bool, Option<Ending>), Fault> {
         let request = TerminalOutputRequest::new(self.session.clone(), id.clone());
         let output = self.client.terminal_output(request);
-        let shown = bounded(ClientMethod::TerminalOutput, self.limit, output).await?;
+        let shown = bounded(ClientMethod::TerminalOutput, self.patience.answer, output).await?;
         Ok((shown.output, shown.truncated, shown.exit_status.as_ref().map(Ending::of)))
     }
 
@@ -180,7 +189,7 @@ impl ClientTerminals {
     pub async fn kill(&self, id: &TerminalId) -> Result<(), Fault> {
         let request = KillTerminalRequest::new(self.session.clone(), id.clone());
         let kill = self.client.kill_terminal(request);
-        done(bounded(ClientMethod::KillTerminal, self.limit, kill).await.map(drop))
+        done(bounded(ClientMethod::KillTerminal, self.patience.answer, kill).await.map(drop))
     }
 
     /// Ends the command and gives the terminal up.
@@ -190,7 +199,7 @@ impl ClientTerminals {
     pub async fn release(&self, id: &TerminalId) -> Result<(), Fault> {
         let request = ReleaseTerminalRequest::new(self.session.clone(), id.clone());
         let release = self.client.release_terminal(request);
-        done(bounded(ClientMethod::ReleaseTerminal, self.limit, release).await.map(drop))
+        done(bounded(ClientMethod::ReleaseTerminal, self.patience.answer, release).await.map(drop))
     }
 }
 
@@ -226,8 +235,9 @@ impl Terminals for ClientTerminals {
     async fn create(&self, asked: Asked) -> Result<TerminalId, Failure> {
         let create = Self::create(self, asked, std::future::pending());
         let method = ClientMethod::CreateTerminal.wire_name();
-        let created = timeout(self.limit, create).await;
-        Ok(created.unwrap_or(Err(Fault::TimedOut { method, after: self.limit }))?)
+        let after = self.patience.review;
+        let created = timeout(after, create).await;
+        Ok(created.unwrap_or(Err(Fault::TimedOut { method, after }))?)
     }
 
     async fn output(&self, id: &TerminalId) -> Result<Shown, Failure> {

@@ -12,6 +12,7 @@ use bowline_workspace::error::FilesError;
 use bowline_workspace::listing::{self, ListOptions, Listing};
 use bowline_workspace::roots::Roots;
 use bowline_workspace::search::{self, SearchQuery, SearchResult, Unsaved};
+use bowline_workspace::walker::Kind;
 use futures_util::{StreamExt as _, stream};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -21,6 +22,10 @@ use super::{Fault, Runtimes, Server};
 /// So many files are read from the client again before a search, the newest first; of others the text that was seen
 /// last is searched.
 const MAX_REFRESHED: usize = 16;
+
+/// So deep and so many are files looked for that a model may have meant.
+const NAMESAKE_DEPTH: usize = 8;
+const MAX_NAMESAKES: usize = 3;
 
 /// So many at a time.
 const AT_ONCE: usize = 8;
@@ -49,6 +54,17 @@ impl Runtimes {
             Ok(listing::list(&roots, &directory, &options)?)
         })
         .await
+    }
+
+    /// Returns where files of this name lie in the session's directory on this machine, as ways from there: the first few.
+    pub async fn namesakes(&self, name: &str) -> Vec<String> {
+        let options = ListOptions { depth: NAMESAKE_DEPTH, ..ListOptions::default() };
+        let Ok(cwd) = self.roots().await.map(|roots| roots.cwd().to_owned()) else { return Vec::new() };
+        // It is a hint: where nothing can be listed there is none.
+        let listing = self.list(&cwd, options).await.unwrap_or_default();
+        let files = listing.entries.into_iter().filter(|entry| entry.kind == Kind::File);
+        let same = files.filter(|entry| entry.path.rsplit('/').next() == Some(name));
+        same.map(|entry| entry.path).take(MAX_NAMESAKES).collect()
     }
 
     /// Searches the session's directories on this machine, or what is below one; with the client's text of files that the

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bowline_state::failure::Failure;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::{Session, Talk};
@@ -35,7 +36,9 @@ impl Session {
         let (before, records) = (talk.saving.take(), take_records(talk, reporter));
         let (turn, total, cost, title) = (talk.turn, talk.total, talk.cost, self.choice().title);
         let held = self.held()?;
-        let saving = tokio::spawn(async move {
+        let (id, log) = (self.id.clone(), self.shared.settings.log.clone());
+        let (tell, told) = oneshot::channel();
+        talk.saving = Some(tokio::spawn(async move {
             if let Some(before) = before {
                 // It says by itself what went wrong, and what it could not save comes again.
                 before.await.unwrap_or_default();
@@ -43,14 +46,19 @@ impl Session {
             let known = held.set_meta(move |meta| {
                 (meta.turns, meta.usage, meta.cost, meta.title) = (turn, total, cost, title);
             });
-            known.await?;
-            held.append(records, Durability::Now).await
-        });
+            let saved = match known.await {
+                Ok(_) => held.append(records, Durability::Now).await,
+                Err(error) => Err(error),
+            };
+            if let Err(Err(error)) = tell.send(saved) {
+                log.line(format!("session {}: not saved: {error}", id.0));
+            }
+        }));
         let limit = if briefly { Duration::from_millis(300) } else { Duration::from_secs(30) };
         let not_saved = |why: String| Failure::Internal {
             reason: format!("the session could not be saved ({why}); what the turn did stands"),
         };
-        match timeout(limit, saving).await {
+        match timeout(limit, told).await {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) => Err(not_saved(error.to_string())),
             Ok(Err(ended)) => Err(not_saved(ended.to_string())),

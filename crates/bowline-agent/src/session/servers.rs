@@ -21,10 +21,15 @@ impl McpSource for Source {
             .collect()
     }
 
-    fn call<'a>(&'a self, name: &'a str, input: &'a Value) -> BoxFuture<'a, McpAnswer> {
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        input: &'a Value,
+        progress: &'a (dyn Fn(String) + Send + Sync),
+    ) -> BoxFuture<'a, McpAnswer> {
         Box::pin(async move {
             let arguments = input.as_object().cloned().unwrap_or_default();
-            match self.0.call(name, arguments, |_| ()).await {
+            match self.0.call(name, arguments, progress).await {
                 Ok(output) => {
                     let tool = self.0.tools().into_iter().find(|tool| tool.name == name);
                     let (server, tool) = tool.map(|tool| (tool.server, tool.tool)).unwrap_or_default();

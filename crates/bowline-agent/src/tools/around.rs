@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bowline_state::failure::Failure;
 use bowline_state::slash::Undo;
+use bowline_state::tooling::view::version;
 use bowline_state::undo::{Selection, Who};
 use bowline_workspace::workspace::TakenBack;
 use tokio::task::spawn_blocking;
 
 use super::Toolbox;
-use super::reading::version;
 use crate::runtime::Server;
 
 /// A summary of a conversation names at most so many files.
@@ -46,6 +46,10 @@ impl Toolbox {
     /// # Errors
     /// Returns why nothing was taken back.
     pub async fn undo(&self, turn: u64, undo: Undo) -> Result<String, Failure> {
+        let mode = self.permissions().mode();
+        if !mode.may_change() {
+            return Err(Failure::Denied { why: format!("the mode {} does not allow it", mode.id()) });
+        }
         if !self.can_undo() {
             let reason =
                 "the editor made the changes, so it has to take them back: use its own undo".to_owned();

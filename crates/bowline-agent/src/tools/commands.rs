@@ -9,6 +9,8 @@ use bowline_state::paths::Access;
 use bowline_state::question::Item;
 use bowline_state::schema::v1::{ToolCallUpdateFields, ToolKind};
 use bowline_state::terminal::{self, Exit};
+use bowline_state::tooling::output as shown;
+use bowline_state::tooling::telling::warning;
 use bowline_state::{builders, display};
 use bowline_workspace::terminals::{Asked, looked_at_within};
 use serde_json::json;
@@ -17,7 +19,6 @@ use tokio::time::{interval, timeout};
 
 pub(crate) mod book;
 mod line;
-mod shown;
 
 use super::before;
 use super::work::{Done, Stop, Work, excerpt, without_nulls};
@@ -251,7 +252,8 @@ impl Running<'_, '_> {
             ),
             Err(fault) => (format!("[its output cannot be shown: {fault}]"), ""),
         };
-        let head = format!("[`{}` {how}, {}, {took:.1} s{missing}]", self.label, self.by.through());
+        let hidden = warning(&shown);
+        let head = format!("[`{}` {how}, {}, {took:.1} s{missing}{hidden}]", self.label, self.by.through());
         let truncated = output.as_ref().is_ok_and(|output| output.truncated);
         let raw = json!({
             "servedBy": self.by.word(),
@@ -307,7 +309,9 @@ pub(crate) async fn output(work: &Work<'_>) -> Result<Done, Stop> {
         None => ("is running".to_owned(), false),
     };
     let shown = shown::clip(news.text);
-    let text = format!("[{} (`{}`) {how}{gap}; new output:]\n{shown}", background.name, background.line);
+    let hidden = warning(&shown);
+    let text =
+        format!("[{} (`{}`) {how}{gap}{hidden}; new output:]\n{shown}", background.name, background.line);
     let has_ended = output.ending.is_some();
     work.tools.book.saw(key, output.text.clone());
     if has_ended {

@@ -3,12 +3,12 @@
 use bowline_state::display;
 use bowline_state::failure::Failure;
 use bowline_state::schema::v1::ToolKind;
+use bowline_state::tooling::telling::{plural, warning};
 use bowline_workspace::listing::{ListEntry, ListOptions, Listing};
 use bowline_workspace::search::{Case, SearchQuery};
 use bowline_workspace::walker;
 use serde_json::json;
 
-use super::telling::plural;
 use super::work::{Done, Stop, Work, excerpt, location, without_nulls};
 use crate::permission::Became;
 use crate::runtime::{Fault, Overlaid, Server};
@@ -193,5 +193,5 @@ fn found_text(work: &Work<'_>, Overlaid { found, from_client }: &Overlaid) -> St
             notes.push(format!("{} left out", plural(count, &format!("{what} file"))));
         }
     }
-    format!("[{}]\n{text}", notes.join("; "))
+    format!("[{}{}]\n{text}", notes.join("; "), warning(&text))
 }

@@ -1,18 +1,24 @@
 //! Tools of MCP servers, called like all others: reported, and allowed first.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bowline_state::audit::Action;
 use bowline_state::conversation::{Input, ToolSpec};
 use bowline_state::operation::{Kind, Operation, Target};
 use bowline_state::question::Item;
-use bowline_state::schema::v1::ToolKind;
+use bowline_state::schema::v1::{ToolCallUpdateFields, ToolKind};
 use bowline_workspace::approvals::BoxFuture;
 use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::before;
 use super::work::{Done, Stop, Work, excerpt};
 use crate::permission::{Became, Wish};
+
+/// How far a call is, is shown this often at most: a server may say it as often as it likes.
+const EVERY: Duration = Duration::from_millis(200);
 
 /// What the names of such tools begin with.
 pub const PREFIX: &str = "mcp__";
@@ -22,8 +28,13 @@ pub trait McpSource: Send + Sync + 'static {
     /// Returns the tools that there are now, by the names that a model calls them; each begins with [`PREFIX`].
     fn specs(&self) -> Vec<ToolSpec>;
 
-    /// Calls a tool. Dropping the future cancels the call.
-    fn call<'a>(&'a self, name: &'a str, input: &'a Value) -> BoxFuture<'a, McpAnswer>;
+    /// Calls a tool, and tells how far it is, in lines. Dropping the future cancels the call.
+    fn call<'a>(
+        &'a self,
+        name: &'a str,
+        input: &'a Value,
+        progress: &'a (dyn Fn(String) + Send + Sync),
+    ) -> BoxFuture<'a, McpAnswer>;
 }
 
 /// What a tool of an MCP server answered.
@@ -52,7 +63,7 @@ pub(crate) async fn call(work: &Work<'_>, source: &dyn McpSource) -> Result<Done
     let mut pass = pass.map_err(|no| Stop::from(no).showing(shown))?;
     pass.begins().await?;
     work.runs().await;
-    let McpAnswer { text, images, failed } = source.call(name, input).await;
+    let McpAnswer { text, images, failed } = answered(work, source, input).await;
     let why = failed.then(|| text.clone());
     if let Err(why) = pass.became(Became { bytes: Some(text.len()), failed: why, ..Became::default() }).await
     {
@@ -60,4 +71,24 @@ pub(crate) async fn call(work: &Work<'_>, source: &dyn McpSource) -> Result<Done
     }
     let output = json!({ "text": text, "images": images.len() });
     Ok(Done { content: Some(excerpt(&text)), text, failed, images, output: Some(output), ..Done::default() })
+}
+
+/// Calls a tool, and shows how far it is meanwhile.
+async fn answered(work: &Work<'_>, source: &dyn McpSource, input: &Value) -> McpAnswer {
+    let (latest, mut told) = watch::channel(String::new());
+    let progress = move |line: String| drop(latest.send_replace(line));
+    let mut answer = source.call(&work.call.name, input, &progress);
+    loop {
+        let shown = async {
+            told.changed().await.ok();
+            let line = told.borrow_and_update().clone();
+            work.show(ToolCallUpdateFields::new().content(excerpt(&line))).await;
+            sleep(EVERY).await;
+        };
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            () = shown => {}
+        }
+    }
 }

@@ -2,6 +2,10 @@
 
 use bowline_state::conversation::ToolSpec;
 use bowline_state::mode::Mode;
+use bowline_state::tooling::schema::{
+    EDIT, LIST, READ, RUN, WRITE, edit_schema, list_schema, number, object, one_of, read_schema, run_schema,
+    search_schema, string, write_schema,
+};
 use serde_json::{Value, json};
 
 use super::Side;
@@ -53,27 +57,13 @@ pub(crate) fn tools(set: ToolSet, choice: Choice, shell: bool) -> Vec<Named> {
         ToolSet::Transparent => transparent(choice, shell),
         ToolSet::Dual => dual(choice, shell),
     };
-    tools.push(named(
-        "list_directory",
-        Tool::List,
-        "Lists a directory of the project: its files with their sizes, and its directories. What ignore rules hide is \
-         left out.",
-        object(&[], &[("path", string("The directory; the session's own if left out.")), ("depth", number("How many levels; 1 if left out."))]),
-    ));
+    tools.push(named("list_directory", Tool::List, LIST, list_schema()));
     tools.push(named(
         "search_text",
         Tool::Search,
         "Searches the text of the project's files, and tells the lines that match with their numbers. Unsaved text of \
          files that were read through the editor is searched as the editor has it.",
-        object(
-            &[("pattern", string("The text to look for, as it is written, or a regular expression."))],
-            &[
-                ("path", string("The directory or file to search; everything if left out.")),
-                ("regex", truth("Whether the pattern is a regular expression.")),
-                ("case_sensitive", truth("Whether upper and lower case differ; if left out, only when the pattern has upper case.")),
-                ("glob", string("Only files that match, like *.rs or src/**.")),
-            ],
-        ),
+        search_schema(),
     ));
     if shell {
         tools.push(named(
@@ -106,21 +96,6 @@ pub(crate) fn tools(set: ToolSet, choice: Choice, shell: bool) -> Vec<Named> {
     ));
     tools
 }
-
-const PATH: &str = "The file: absolute, or relative to the session's directory. ~ is not expanded.";
-
-const READ: &str = "Reads a text file. The answer is a line in brackets and then the text as it is, at most 2000 lines at a \
-                    time; go on with `line` where it says so.";
-
-const WRITE: &str = "Writes a whole text file, and creates it if it is not there. To change a part of a file, edit it \
-                     instead. What the user changed meanwhile is kept, and the answer says so.";
-
-const EDIT: &str = "Edits a text file by search and replace. Each old_text has to be in the file exactly once, letter for \
-                    letter with its blanks; give enough lines around the place. All edits are made on the file as it is \
-                    now, all or none, so they may not overlap.";
-
-const RUN: &str = "Runs a command and returns its output and exit code. Shell syntax works. A command that does not end by \
-                   itself, a server for one, has to run with background set; others are ended when their time is over.";
 
 fn transparent(Choice { read, write, terminal }: Choice, shell: bool) -> Vec<Named> {
     let side = Side { read: Some(read), write };
@@ -211,70 +186,4 @@ pub(crate) fn missing(name: &str, tools: &[Named], mode: Mode, others: &[ToolSpe
 
 fn named(name: &'static str, tool: Tool, text: &str, schema: Value) -> Named {
     Named { name, tool, text: text.to_owned(), schema }
-}
-
-fn read_schema() -> Value {
-    object(
-        &[("path", string(PATH))],
-        &[
-            ("line", number("The first line to read, counted from 1.")),
-            ("limit", number("How many lines to read.")),
-        ],
-    )
-}
-
-fn write_schema() -> Value {
-    object(&[("path", string(PATH)), ("content", string("The whole new text of the file."))], &[])
-}
-
-fn edit_schema() -> Value {
-    let edit = object(
-        &[
-            ("old_text", string("The text to replace, exactly as it is in the file.")),
-            ("new_text", string("What takes its place.")),
-        ],
-        &[("replace_all", truth("Whether every match is replaced; else there may be only one."))],
-    );
-    object(
-        &[("path", string(PATH)), ("edits", json!({ "type": "array", "items": edit, "minItems": 1 }))],
-        &[],
-    )
-}
-
-fn run_schema() -> Value {
-    let strings = json!({ "type": "array", "items": { "type": "string" }, "description": "Arguments; given these, command is a program and no shell reads it." });
-    let env = json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": "Variables to set." });
-    object(
-        &[("command", string("The command line, or a program if there are args."))],
-        &[
-            ("args", strings),
-            ("cwd", string("Where to run it; the session's directory if left out.")),
-            ("env", env),
-            ("timeout_seconds", number("How long it may take.")),
-            ("background", truth("Whether it runs on while you do something else; the answer has its id.")),
-        ],
-    )
-}
-
-fn object(required: &[(&str, Value)], optional: &[(&str, Value)]) -> Value {
-    let properties: serde_json::Map<String, Value> =
-        required.iter().chain(optional).map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
-    let required: Vec<&str> = required.iter().map(|(name, _)| *name).collect();
-    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
-}
-
-fn string(text: &str) -> Value {
-    json!({ "type": "string", "description": text })
-}
-
-fn number(text: &str) -> Value {
-    json!({ "type": "integer", "minimum": 0, "description": text })
-}
-
-fn truth(text: &str) -> Value {
-    json!({ "type": "boolean", "description": text })
-}
-
-fn one_of(words: &[&str]) -> Value {
-    json!({ "type": "string", "enum": words })
 }

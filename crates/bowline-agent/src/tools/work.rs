@@ -10,11 +10,11 @@ use bowline_state::question::Item;
 use bowline_state::schema::v1::{
     ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdateFields, ToolKind,
 };
+use bowline_state::tooling::input::Fields;
 use bowline_state::{builders, operation};
 use bowline_workspace::files::Asker;
 use serde_json::Value;
 
-use super::input::Fields;
 use super::{Calling, Inner, Ran};
 use crate::permission::{No, Wish};
 use crate::reporter::ReportError;

@@ -17,12 +17,12 @@ use bowline_state::operation::Kind;
 use bowline_state::paths::LexicalPath;
 use bowline_state::question::{Item, Shown};
 use bowline_state::schema::v1::{ToolCallContent, ToolCallUpdateFields, ToolKind};
+use bowline_state::tooling::deciding::{Current, Decided, Wanted, decide, remember};
+use bowline_state::tooling::telling::{self, first_difference, lines_of, plural, small_diff};
 use bowline_workspace::files::{Files, TextWritten};
 use serde_json::{Value, json};
 
 use super::Side;
-use super::deciding::{Current, Decided, Wanted, decide, remember};
-use super::telling::{first_difference, lines_of, plural, small_diff};
 use super::work::{Done, Stop, Work, location};
 use crate::permission::{Became, Pass, Wish};
 use crate::runtime::beside::{Disk, is_same, text_of};
@@ -97,7 +97,7 @@ async fn change(
         let fields = ToolCallUpdateFields::new().content(diff.clone());
         work.show(fields.locations(vec![location(path, Some(line))])).await;
         let change = Shown { before: current.text().cloned(), after: decided.text.clone() };
-        let item = Item { operation: operation.clone(), change: Some(change) };
+        let item = Item::changing(operation.clone(), change);
         let wish = Wish { action: Action::Write, title: title.clone(), item };
         let pass = work.tools.permissions.clear(work.call, work.cx, wish).await;
         let pass = pass.map_err(|no| Stop::from(no).showing(diff.clone()))?;
@@ -296,7 +296,7 @@ impl Writing<'_, '_> {
             unknown_outcome(shown, &fault.to_string())
         } else {
             let hunks = match fault {
-                Fault::Said(Failure::Conflict { hunks, .. }) => super::telling::conflict(hunks),
+                Fault::Said(Failure::Conflict { hunks, .. }) => telling::conflict(hunks),
                 _ => String::new(),
             };
             format!("nothing was written: {}{hunks}", fault.told(self.side.write, shown))

@@ -99,6 +99,14 @@ async fn a_no_reaches_the_model_with_its_reason() {
         ! permission denied: the user said no: use tabs
     "#]],
     );
+    // A host may answer without having asked anybody.
+    stage.editor.say(Says::NoBecause("no rule allows it, and nobody is there to ask"));
+    check(
+        &stage.call("write_text_file", write("new\n")).await,
+        expect![[r#"
+        ! permission denied: no rule allows it, and nobody is there to ask
+    "#]],
+    );
     assert_eq!(stage.get("src/a.rs"), "old\n");
 }
 
@@ -504,10 +512,19 @@ impl McpSource for Weather {
         vec![spec("mcp__weather__today")]
     }
 
-    fn call<'a>(&'a self, _: &'a str, input: &'a Value) -> BoxFuture<'a, McpAnswer> {
-        Box::pin(
-            async move { McpAnswer { text: format!("sunny in {}", input["city"]), ..McpAnswer::default() } },
-        )
+    fn call<'a>(
+        &'a self,
+        _: &'a str,
+        input: &'a Value,
+        progress: &'a (dyn Fn(String) + Send + Sync),
+    ) -> BoxFuture<'a, McpAnswer> {
+        Box::pin(async move {
+            progress("1 of 2: looking out of the window".to_owned());
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+            McpAnswer { text: format!("sunny in {}", input["city"]), ..McpAnswer::default() }
+        })
     }
 }
 
@@ -544,6 +561,8 @@ async fn tools_of_mcp_servers_are_asked_about_and_remembered_for_the_session() {
                 text "```\n{\n  \"city\": \"Kiel\"\n}\n```"
                 input {"city":"Kiel"}
             > update turn1_3 InProgress
+            > update turn1_3
+                text "1 of 2: looking out of the window"
             > update turn1_3 Completed
                 text "sunny in \"Kiel\""
                 output {"text":"sunny in \"Kiel\"","images":0}
@@ -602,7 +621,12 @@ impl McpSource for Many {
         (0..258).map(spec).collect()
     }
 
-    fn call<'a>(&'a self, _: &'a str, _: &'a Value) -> BoxFuture<'a, McpAnswer> {
+    fn call<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a Value,
+        _: &'a (dyn Fn(String) + Send + Sync),
+    ) -> BoxFuture<'a, McpAnswer> {
         Box::pin(async { McpAnswer::default() })
     }
 }

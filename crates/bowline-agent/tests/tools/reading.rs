@@ -370,3 +370,15 @@ async fn another_project_is_not_taken_for_the_editors() {
     "#]],
     );
 }
+
+#[tokio::test]
+async fn a_file_that_is_not_there_may_be_meant_elsewhere() {
+    let stage = Stage::open(Offers::ALL).await;
+    stage.save("docs/notes.md", "# Notes\n");
+    check(
+        &stage.call("read_text_file", json!({ "path": "project/notes.md" })).await,
+        expect![[r#"
+            ! project/notes.md does not exist (the editor says so); there is docs/notes.md
+        "#]],
+    );
+}

@@ -56,6 +56,7 @@ impl Stage {
         let mut settings = Settings::new(places, terminals::Settings::new(supervisor));
         settings.shell = true;
         settings.client_timeout = Duration::from_millis(200);
+        settings.review_timeout = Duration::from_millis(400);
         set(&mut settings);
         let editor = Editor::new(offers);
         let root = project.display().to_string();

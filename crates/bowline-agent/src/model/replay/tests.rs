@@ -1,6 +1,8 @@
 //! Tests of recording and playing back.
 
+use bowline_state::conversation::{Input, ToolResult, ToolUse};
 use expect_test::expect;
+use serde_json::json;
 
 use super::*;
 use crate::model::script::Script;
@@ -49,4 +51,36 @@ async fn what_was_recorded_is_played_back() {
     .assert_eq(&again);
     expect!["! the reply cannot be used: the recording has only 3 replies\n"]
         .assert_eq(&told(replay.ask(request(vec![], &[]))).await);
+}
+
+#[tokio::test]
+async fn the_replies_of_a_conversation_are_a_recording() {
+    let call = ToolUse { id: "c1".to_owned(), name: "x".to_owned(), input: Input::Value(json!({"p": 1})) };
+    let answer = ToolResult::done(&call, "done");
+    let thought = Part::Thought { text: "t".to_owned(), signature: Some("s".to_owned()) };
+    let conversation = [
+        Message::text(Role::User, "do it"),
+        Message { role: Role::Assistant, parts: vec![thought, Part::Call(call)] },
+        Message { role: Role::Tool, parts: vec![Part::Result(answer)] },
+        Message::text(Role::Assistant, "done"),
+        Message::text(Role::Assistant, "and a note"),
+        Message::text(Role::User, "thanks"),
+    ];
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("tape.jsonl");
+    std::fs::write(&path, recording("offline", &conversation).unwrap()).unwrap();
+    let replay = Replay::open(&path).unwrap();
+    let mut again = String::new();
+    for _ in 0..2 {
+        again.push_str(&told(replay.ask(request(vec![], &[]))).await);
+    }
+    expect![[r#"
+        thought "t" signed "s"
+        call c1 x {"p":1}
+        end Done
+        text "done"
+        text "and a note"
+        end Done
+    "#]]
+    .assert_eq(&again);
 }
