@@ -3,6 +3,7 @@
 mod log;
 mod login;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -43,6 +44,9 @@ pub(crate) struct AgentArguments {
     /// What is done without asking
     #[arg(long, value_enum, default_value_t = ModeArgument::Ask)]
     mode: ModeArgument,
+    /// The widest mode that there is to choose from
+    #[arg(long, value_enum, value_name = "MODE", default_value_t = ModeArgument::Full)]
+    mode_at_most: ModeArgument,
     /// Which tools the model is offered: one set, or one for the user's machine beside one for the agent's own
     #[arg(long, value_enum, default_value_t = ToolsArgument::Transparent)]
     tools: ToolsArgument,
@@ -64,6 +68,9 @@ pub(crate) struct AgentArguments {
     /// Writes the replies of models to a file, which `--model replay:FILE` plays back
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// A file of rules that hold in place of yours
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
     /// Asks for the key of a provider in this terminal, stores it for you alone, and ends
     #[arg(long, value_name = "PROVIDER", num_args = 0..=1, default_missing_value = "")]
     login: Option<String>,
@@ -120,7 +127,7 @@ pub(crate) async fn run(arguments: AgentArguments) -> Result<ExitCode> {
 }
 
 /// Returns the keys that the environment and the user's file hold.
-fn keyring(places: &Places) -> Keyring {
+pub(crate) fn keyring(places: &Places) -> Keyring {
     let keys = Keyring::new(Some(places.config.join("keys.json")));
     Provider::ALL.into_iter().fold(keys, |keys, provider| match std::env::var(provider.variable()) {
         Ok(key) => keys.with(provider, &key),
@@ -129,13 +136,17 @@ fn keyring(places: &Places) -> Keyring {
     })
 }
 
+/// Returns where the environment says that providers are.
+pub(crate) fn base_urls() -> BTreeMap<Provider, String> {
+    Provider::ALL
+        .into_iter()
+        .filter_map(|provider| Some((provider, std::env::var(provider.url_variable()).ok()?)))
+        .collect()
+}
+
 fn models_settings(arguments: &AgentArguments, keys: Keyring) -> Result<ModelsSettings> {
     let mut settings = ModelsSettings { keys, record: arguments.record.clone(), ..ModelsSettings::default() };
-    for provider in Provider::ALL {
-        if let Ok(url) = std::env::var(provider.url_variable()) {
-            settings.base_urls.insert(provider, url);
-        }
-    }
+    settings.base_urls = base_urls();
     let named = arguments.model.as_deref().and_then(|model| Provider::of(model.split('/').next()?));
     if named.is_none() && (arguments.base_url.is_some() || arguments.window.is_some()) {
         anyhow::bail!("--base-url and --window are for a model: name it, as with --model compatible/NAME");
@@ -160,7 +171,12 @@ fn settings(arguments: AgentArguments, places: &Places) -> Result<Settings> {
     inheriting.temporary = std::env::temp_dir();
     let places = settings::Places {
         state: places.state.clone(),
-        policy: places.config.join("policy.toml"),
+        policy: match &arguments.policy {
+            None => places.config.join("policy.toml"),
+            Some(file) => {
+                file.canonicalize().with_context(|| format!("cannot read the rules {}", file.display()))?
+            }
+        },
         anchors: places.anchors.clone(),
         keys: places.config.join("keys.json"),
     };
@@ -169,12 +185,14 @@ fn settings(arguments: AgentArguments, places: &Places) -> Result<Settings> {
         ToolsArgument::Transparent => ToolSet::Transparent,
         ToolsArgument::Dual => ToolSet::Dual,
     };
-    settings.mode = match arguments.mode {
+    let mode = |argument| match argument {
         ModeArgument::ReadOnly => Mode::ReadOnly,
         ModeArgument::Ask => Mode::Ask,
         ModeArgument::AcceptEdits => Mode::AcceptEdits,
         ModeArgument::Full => Mode::Full,
     };
+    settings.widest = mode(arguments.mode_at_most);
+    settings.mode = mode(arguments.mode).min(settings.widest);
     settings.shell = arguments.shell;
     settings.model = arguments.model;
     settings.command_timeout = Duration::from_secs(arguments.command_timeout.max(1));
@@ -193,7 +211,7 @@ fn settings(arguments: AgentArguments, places: &Places) -> Result<Settings> {
 }
 
 /// Waits for a signal that asks the program to end, and returns its number.
-async fn signalled() -> u8 {
+pub(crate) async fn signalled() -> u8 {
     let wait = |kind: SignalKind| async move {
         match signal(kind) {
             Ok(mut signal) => drop(signal.recv().await),

@@ -1,31 +1,70 @@
 //! The `bowline` binary.
 
 mod agent;
+mod audit;
+mod changes;
+mod chat;
+mod client;
+mod completions;
 mod demo;
+mod doctor;
+mod ending;
+mod mcp;
 mod places;
+mod policy;
+mod records;
+mod run;
+mod sessions;
+mod setup;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use ending::Ending;
+
 /// The workspace between an editor and a coding agent: unsaved text, reviewed writes, undo.
 #[derive(Parser)]
 #[command(name = "bowline", version, arg_required_else_help = true)]
-struct Arguments {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Takes a short tour on a scratch project: a real agent and a real client, two processes over a pipe, every step
-    /// checked. Needs no key and no network.
+    /// Takes a short tour on a scratch project: the real agent and the real host, two processes over a pipe, every step
+    /// checked. Needs no key and no network
     Demo,
+    /// Serves this workspace to an agent for one prompt, and shows what it does
+    Run(run::RunArguments),
+    /// The same in a full-screen terminal interface
+    Chat(chat::ChatArguments),
     /// The agent, for editors to start: speaks ACP on stdin and stdout. Works without a key by the offline model
+    #[command(visible_alias = "serve")]
     Agent(agent::AgentArguments),
-    /// The agent of the demo, started by the demo itself.
-    #[command(name = "__demo-agent", hide = true)]
-    DemoAgent,
+    /// Serves this workspace to MCP clients: files, commands and unsaved text under your rules
+    Mcp(mcp::McpArguments),
+    /// Lists what agents changed in this workspace
+    Changes(changes::ChangesArguments),
+    /// Shows what agents changed, as a patch that git reads
+    Diff(changes::DiffArguments),
+    /// Takes back what agents changed; your own later edits stay
+    Undo(changes::UndoArguments),
+    /// Does again what was undone
+    Redo(changes::RedoArguments),
+    /// Lists, shows, exports and deletes sessions of Bowline's agent
+    Sessions(sessions::SessionsArguments),
+    /// Shows and verifies the record of what agents did here
+    Audit(audit::AuditArguments),
+    /// Shows and changes what agents may do here without a question
+    Policy(policy::PolicyArguments),
+    /// Says what works, what does not, and what to do about it
+    Doctor(doctor::DoctorArguments),
+    /// Prints the configuration that an editor needs, or writes it
+    Setup(setup::SetupArguments),
+    /// Prints a script that completes commands and options in a shell
+    Completions(completions::CompletionsArguments),
     /// Owns the processes of one command, started by a host.
     #[command(name = SUPERVISOR, hide = true)]
     Supervisor,
@@ -42,25 +81,28 @@ fn main() -> ExitCode {
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&error.into()),
+        Err(error) => return Ending::from(anyhow::Error::from(error)).exit(),
     };
     let done = |()| ExitCode::SUCCESS;
-    let result = match arguments.command {
+    let result: Result<ExitCode, Ending> = match arguments.command {
         Command::Demo => runtime.block_on(demo::run()).map(done),
-        Command::Agent(arguments) => runtime.block_on(agent::run(arguments)),
-        Command::DemoAgent => runtime.block_on(demo::agent::run()).map(done).map_err(Into::into),
+        Command::Run(arguments) => runtime.block_on(run::run(arguments)).map(done),
+        Command::Chat(arguments) => runtime.block_on(chat::run(arguments)).map(done),
+        Command::Agent(arguments) => runtime.block_on(agent::run(arguments)).map_err(Ending::from),
+        Command::Mcp(arguments) => runtime.block_on(mcp::run(arguments)),
+        Command::Changes(arguments) => changes::list(&arguments).map(done),
+        Command::Diff(arguments) => changes::diff(&arguments).map(done),
+        Command::Undo(arguments) => changes::undo(&arguments).map(done),
+        Command::Redo(arguments) => changes::redo(&arguments).map(done),
+        Command::Sessions(arguments) => runtime.block_on(sessions::run(arguments)).map(done),
+        Command::Audit(arguments) => audit::run(arguments).map(done),
+        Command::Policy(arguments) => policy::run(arguments).map(done),
+        Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)).map(done),
+        Command::Setup(arguments) => setup::run(arguments).map(done),
+        Command::Completions(arguments) => completions::run(&arguments).map(done),
         Command::Supervisor => Ok(ExitCode::SUCCESS),
     };
     // What still works on the disk need not be waited for: a thread that reads stdin would never end.
     runtime.shutdown_background();
-    match result {
-        Ok(code) => code,
-        Err(error) => fail(&error),
-    }
-}
-
-#[expect(clippy::print_stderr, reason = "errors of the program are for the person who runs it")]
-fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("bowline: {error:#}");
-    ExitCode::FAILURE
+    result.unwrap_or_else(|ending| ending.exit())
 }

@@ -1,0 +1,218 @@
+//! `bowline changes`, `diff`, `undo` and `redo`: what agents changed here, and taking it back.
+
+mod listing;
+mod patching;
+mod selecting;
+mod undoing;
+
+use std::path::PathBuf;
+
+use bowline_state::undo::{Selection, Who};
+use bowline_workspace::workspace::{Changed, Workspace};
+use clap::Args;
+
+use crate::ending::Ending;
+use crate::records::here::{Here, Sign};
+use crate::records::showing::{Look, note, print, safe};
+use crate::records::times::now;
+pub(crate) use selecting::unique;
+use selecting::{Meant, Purpose, Selectors};
+
+const CHANGES_EXAMPLES: &str = "\
+What the columns say: the number of the change, what became of the file, its name, lines added and removed. Then how it was
+learnt, where it did not go through Bowline: `observed` was found on disk after a turn or a command, and may have been done
+by you, or by another program or agent, while that went on; `claimed` is what an agent said. `undone` changes are listed with --all, and so is what you or other programs changed beside the agents.
+
+Examples:
+  bowline changes                      what agents changed here and is not undone
+  bowline changes --turn               what the last turn changed
+  bowline changes --hunks --file a.rs  each place in a file, with its number for undo --hunk
+  bowline changes --all --json         everything, one JSON object a line";
+
+/// What to list.
+#[derive(Args, Debug)]
+#[command(after_help = CHANGES_EXAMPLES)]
+pub(crate) struct ChangesArguments {
+    #[command(flatten)]
+    selectors: Selectors,
+    /// Lists also what was undone, the undos themselves, and what was changed beside the agents
+    #[arg(long)]
+    all: bool,
+    /// Shows each place that was changed, with the number that undo --hunk takes
+    #[arg(long)]
+    hunks: bool,
+    /// Prints one JSON object a line
+    #[arg(long, conflicts_with = "hunks")]
+    json: bool,
+}
+
+const DIFF_EXAMPLES: &str = "\
+The patch shows what the changes made of each file that is still in effect. `git apply -R` takes it out of the files, as
+undo does; `git apply` puts it into a tree that does not have it. Names in it are relative to the workspace. Binary files are
+only said to differ.
+
+Examples:
+  bowline diff                           all that agents changed and is not undone
+  bowline diff --turn | git apply -R     takes the last turn back without the journal knowing
+  bowline diff --session last --stat     how much the last session changed
+  bowline diff --change 12 --hunk 2      one place of one change";
+
+/// What to show.
+#[derive(Args, Debug)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub(crate) struct DiffArguments {
+    #[command(flatten)]
+    selectors: Selectors,
+    /// Shows these places of one change alone, counted from 1 as `bowline changes --hunks` does
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    hunk: Vec<usize>,
+    /// Shows how many lines changed in each file in place of the patch
+    #[arg(long)]
+    stat: bool,
+}
+
+const UNDO_EXAMPLES: &str = "\
+Without a choice, the last turn that is not undone is taken back. Nothing is asked.
+
+Your own later edits stay: a file that was edited since is merged. Where you changed the same lines the file is in conflict,
+and then nothing at all is taken back, unless --keep-going says to do the other files. What an editor has open and not saved
+is not seen: the undo is made on disk, and the editor shows it as a change of the file.
+
+What a command did is found by looking at the disk after it. What you, or another program or agent, saved while it ran is found
+with it and taken back with it: such files are marked `observed` in `bowline changes`, and --dry-run shows what would become of
+them. What cannot be taken back is named, and stays: files that were too large, or too many, to be kept before a command.
+Links and empty directories are not followed, nor is what a command did if Bowline was killed before it ended.
+
+Exit status: 0 if all was taken back, 1 if nothing or not all of it could be, 4 if there is no such session.
+
+Examples:
+  bowline undo --dry-run          the patch that would be applied
+  bowline undo                    the last turn
+  bowline undo --turn 3           the third turn of the session that worked here last
+  bowline undo --file src/main.rs what agents did to one file
+  bowline undo --change 12 --hunk 2
+  bowline redo                    what was undone last";
+
+/// What to take back.
+#[derive(Args, Debug)]
+#[command(after_help = UNDO_EXAMPLES)]
+pub(crate) struct UndoArguments {
+    #[command(flatten)]
+    taking: Taking,
+}
+
+const REDO_EXAMPLES: &str = "\
+Without a choice, what was undone last comes back. An undo comes back as a whole: choose what you chose for it, or more.
+
+Exit status: 0 if all came back, 1 if nothing or not all of it could, 4 if there is no such session.
+
+Examples:
+  bowline redo
+  bowline redo --session last
+  bowline redo --dry-run";
+
+/// What to do again.
+#[derive(Args, Debug)]
+#[command(after_help = REDO_EXAMPLES)]
+pub(crate) struct RedoArguments {
+    #[command(flatten)]
+    taking: Taking,
+}
+
+/// What is taken back, and how.
+#[derive(Args, Debug)]
+struct Taking {
+    #[command(flatten)]
+    selectors: Selectors,
+    /// Only these places of one change, counted from 1 as `bowline changes --hunks` does; may be given several times
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    hunk: Vec<usize>,
+    /// Shows the patch that would be applied, and changes nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    /// Does the files that can be done where others are in conflict
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// Where to look.
+#[derive(Args, Debug)]
+pub(crate) struct Where {
+    /// The directory of the workspace, or one in it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+}
+
+/// Lists changes.
+pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), Ending> {
+    let here = Here::find(arguments.selectors.cwd(), Sign::Journal)?;
+    if !here.known {
+        let text = nothing_yet(&here);
+        if arguments.json {
+            note(&text);
+            return Ok(());
+        }
+        return print(&format!("{text}\n"));
+    }
+    let workspace = here.open(&[])?;
+    let history = history(&workspace)?;
+    let meant = arguments.selectors.meant(&here, &history, Purpose::Look, &[])?;
+    let mut selection = meant.selection;
+    if arguments.all && selection.who == Who::Agents {
+        selection.who = Who::Anyone;
+    }
+    let list = listing::List::of(&workspace, &history, &selection, arguments.all)?;
+    if arguments.json {
+        return print(&list.json(&workspace, &here)?);
+    }
+    print(&list.text(&workspace, &here, arguments.hunks, Look::of_stdout(), now())?)
+}
+
+/// Shows changes.
+pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), Ending> {
+    let here = Here::find(arguments.selectors.cwd(), Sign::Journal)?;
+    if !here.known {
+        note(&nothing_yet(&here));
+        return Ok(());
+    }
+    let workspace = here.open(&[])?;
+    let history = history(&workspace)?;
+    let Meant { selection, .. } =
+        arguments.selectors.meant(&here, &history, Purpose::Look, &arguments.hunk)?;
+    let files = patching::files(&workspace, &selection)?;
+    if files.is_empty() {
+        note("nothing of this is in effect: `bowline changes --all` tells what was");
+    }
+    let look = Look::of_stdout();
+    if arguments.stat {
+        return print(&patching::stat(&files, &here));
+    }
+    for file in files.iter().filter(|file| patching::is_binary(&file.patch)) {
+        note(&format!("{} is not text: git cannot apply its part of the patch", safe(here.name(&file.path))));
+    }
+    let patch: String = files.into_iter().map(|file| file.patch).collect();
+    print(&if look.terminal { patching::painted(&patch, look) } else { patch })
+}
+
+/// Takes changes back.
+pub(crate) fn undo(arguments: &UndoArguments) -> Result<(), Ending> {
+    undoing::take_back(&arguments.taking, undoing::Way::Undo)
+}
+
+/// Does changes again.
+pub(crate) fn redo(arguments: &RedoArguments) -> Result<(), Ending> {
+    undoing::take_back(&arguments.taking, undoing::Way::Redo)
+}
+
+/// Returns everything that the journal knows, oldest first.
+fn history(workspace: &Workspace) -> Result<Vec<Changed>, Ending> {
+    workspace.changes(&Selection::default()).map_err(failed)
+}
+
+fn nothing_yet(here: &Here) -> String {
+    format!("no agent has changed anything in {} yet", safe(&here.root))
+}
+
+fn failed(error: impl Into<anyhow::Error>) -> Ending {
+    Ending::Failed(error.into())
+}

@@ -1,0 +1,332 @@
+//! Taking back, and doing again.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use bowline_state::audit::{Action, By, Entry, Subject};
+use bowline_state::changes::{Change, ChangeId, FileState, Source};
+use bowline_state::undo::Selection;
+use bowline_workspace::audit::AuditLog;
+use bowline_workspace::error::FilesError;
+use bowline_workspace::roots::RootSpec;
+use bowline_workspace::workspace::{Changed, Foresight, Reversed, TakenBack, Workspace};
+
+use super::selecting::{Meant, Purpose};
+use super::{Taking, failed, history, nothing_yet, patching};
+use crate::ending::Ending;
+use crate::records::here::{Here, Sign};
+use crate::records::showing::{Look, count, note, print, safe};
+use crate::records::times::now;
+
+/// So many directories beside the workspace's own are opened, to take back what was changed there.
+const MAX_MORE: usize = 32;
+
+/// Which way it goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Undo,
+    Redo,
+}
+
+impl Way {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Undo => "undo",
+            Self::Redo => "redo",
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Self::Undo => "undone",
+            Self::Redo => "redone",
+        }
+    }
+
+    fn purpose(self) -> Purpose {
+        match self {
+            Self::Undo => Purpose::Undo,
+            Self::Redo => Purpose::Redo,
+        }
+    }
+
+    fn foresee(self, workspace: &Workspace, selection: &Selection) -> Result<Foresight, FilesError> {
+        match self {
+            Self::Undo => workspace.foresee_undo(selection),
+            Self::Redo => workspace.foresee_redo(selection),
+        }
+    }
+
+    fn act(self, workspace: &Workspace, selection: &Selection) -> Result<TakenBack, FilesError> {
+        match self {
+            Self::Undo => workspace.undo(selection),
+            Self::Redo => workspace.redo(selection),
+        }
+    }
+}
+
+/// Takes back what is meant, or shows what that would do.
+pub(super) fn take_back(taking: &Taking, way: Way) -> Result<(), Ending> {
+    let here = Here::find(taking.selectors.cwd(), Sign::Journal)?;
+    if !here.known {
+        return Err(failed(anyhow::anyhow!("there is nothing to {}: {}", way.word(), nothing_yet(&here))));
+    }
+    let workspace = here.open(&[])?;
+    let known = history(&workspace)?;
+    let meant = taking.selectors.meant(&here, &known, way.purpose(), &taking.hunk)?;
+    if let Some(one) = &meant.selection.change
+        && let Some(hunks) = &one.hunks
+    {
+        patching::check(&workspace, one.change, hunks)?;
+    }
+    let workspace = reaching(&here, workspace, &known, &meant.selection)?;
+    if taking.dry_run {
+        return foresee(&here, &workspace, way, &meant);
+    }
+    let done = match way.act(&workspace, &meant.selection) {
+        Ok(done) => Done { files: done.files, left: done.left, ..Done::default() },
+        Err(FilesError::NothingTo(_)) => return Err(nothing(way, &meant)),
+        Err(error) if !taking.keep_going => {
+            return Err(refused(&here, &workspace, way, &meant.selection, error));
+        }
+        Err(_) => one_by_one(&workspace, way, &meant.selection)?,
+    };
+    record(&here, &workspace, &done.files);
+    tell(&here, &workspace, way, &meant.words, &done)
+}
+
+/// What was done.
+#[derive(Default)]
+struct Done {
+    files: Vec<Reversed>,
+    left: Vec<ChangeId>,
+    refused: Vec<(String, FilesError)>,
+}
+
+/// Returns the workspace with the directories beside its own in which something was changed that is meant: a session may
+/// have had more than one.
+fn reaching(
+    here: &Here,
+    workspace: Workspace,
+    history: &[Changed],
+    selection: &Selection,
+) -> Result<Workspace, Ending> {
+    let root = Path::new(&here.root);
+    let mut more = Vec::new();
+    let mut known = HashSet::new();
+    let meant = history.iter().map(|changed| &changed.change).filter(|change| selection.matches(change));
+    for change in meant.filter(|change| !Path::new(&change.path).starts_with(root)) {
+        let above = Path::new(&change.path).ancestors().skip(1);
+        let directory = above.filter_map(Path::to_str).find(|above| Path::new(above).is_dir());
+        if let Some(directory) = directory.filter(|directory| known.insert((*directory).to_owned()))
+            && more.len() < MAX_MORE
+        {
+            more.push(RootSpec::writable(directory));
+        }
+    }
+    if more.is_empty() {
+        return Ok(workspace);
+    }
+    drop(workspace);
+    here.open(&more)
+}
+
+fn nothing(way: Way, meant: &Meant) -> Ending {
+    failed(match (way, meant.selection.last) {
+        (Way::Redo, Some(_)) => anyhow::anyhow!("there is nothing to redo: nothing is undone"),
+        _ => anyhow::anyhow!("there is nothing to {} of {}", way.word(), meant.words),
+    })
+}
+
+/// Shows what would be done.
+fn foresee(here: &Here, workspace: &Workspace, way: Way, meant: &Meant) -> Result<(), Ending> {
+    let words = &meant.words;
+    let foresight = match way.foresee(workspace, &meant.selection) {
+        Ok(foresight) => foresight,
+        Err(FilesError::NothingTo(_)) => return Err(nothing(way, meant)),
+        Err(error) => return Err(failed(error)),
+    };
+    let look = Look::of_stdout();
+    let mut refused = Vec::new();
+    let files = foresight.files.len();
+    note(&format!("{words} would be {}, in {}", way.done(), count(files, "file", "files")));
+    for file in foresight.files {
+        match file.patch {
+            Ok(patch) if patch.is_empty() => note(&format!("{} is so already", safe(here.name(&file.path)))),
+            Ok(patch) => print(&if look.terminal { patching::painted(&patch, look) } else { patch })?,
+            Err(error) => refused.push((file.path, error)),
+        }
+    }
+    let left = tell_left(here, workspace, way, &foresight.left)?;
+    told_refused(here, way, files, &refused, Partly::Nothing)?;
+    left.map_or(Ok(()), Err)
+}
+
+/// Says why nothing was done: of every file that is in the way, not only of the first.
+fn refused(here: &Here, workspace: &Workspace, way: Way, selection: &Selection, error: FilesError) -> Ending {
+    let Ok(foresight) = way.foresee(workspace, selection) else { return failed(error) };
+    let files = foresight.files.len();
+    let refused: Vec<_> =
+        foresight.files.into_iter().filter_map(|file| Some((file.path, file.patch.err()?))).collect();
+    match told_refused(here, way, files, &refused, Partly::Nothing) {
+        Err(ending) => ending,
+        // It would work by now: what was in the way is what is told.
+        Ok(()) => failed(error),
+    }
+}
+
+/// How much was done of what was meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Partly {
+    Nothing,
+    TheRest,
+}
+
+fn told_refused(
+    here: &Here,
+    way: Way,
+    files: usize,
+    refused: &[(String, FilesError)],
+    partly: Partly,
+) -> Result<(), Ending> {
+    if refused.is_empty() {
+        return Ok(());
+    }
+    for (path, error) in refused {
+        note(&format!("{}: {}", safe(here.name(path)), why(error)));
+    }
+    let (word, done) = (way.word(), way.done());
+    let of = format!("{} of {}", refused.len(), count(files, "file", "files"));
+    Err(failed(match partly {
+        Partly::Nothing if files > refused.len() => {
+            anyhow::anyhow!(
+                "cannot {word} {of}, so nothing is {done}: choose fewer, or --keep-going for the others"
+            )
+        }
+        Partly::Nothing => anyhow::anyhow!("cannot {word} {of}, so nothing is {done}"),
+        Partly::TheRest => anyhow::anyhow!("cannot {word} {of}; they are as they were"),
+    }))
+}
+
+/// Returns why a file is not done; its name is said by the caller.
+fn why(error: &FilesError) -> String {
+    match error {
+        FilesError::CannotReverse(refused) => format!("change {}: {}", refused.change, refused.why),
+        other => other.to_string(),
+    }
+}
+
+/// Does the files that can be done.
+fn one_by_one(workspace: &Workspace, way: Way, selection: &Selection) -> Result<Done, Ending> {
+    let foresight = way.foresee(workspace, selection).map_err(failed)?;
+    let mut done = Done { left: foresight.left, ..Done::default() };
+    for file in foresight.files {
+        let of_file = Selection { path: Some(file.path.clone()), ..selection.clone() };
+        match way.act(workspace, &of_file) {
+            Ok(taken) => done.files.extend(taken.files),
+            Err(error) => done.refused.push((file.path, error)),
+        }
+    }
+    Ok(done)
+}
+
+/// Says what was done.
+fn tell(here: &Here, workspace: &Workspace, way: Way, words: &str, done: &Done) -> Result<(), Ending> {
+    let files = done.files.len();
+    let mut text = format!("{} {words}, in {}\n", way.done(), count(files, "file", "files"));
+    let names: Vec<String> = done.files.iter().map(|file| safe(here.name(&file.path))).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    for (file, name) in done.files.iter().zip(&names) {
+        let change = workspace.change(file.change).map_err(failed)?;
+        let found = if was_found(workspace, &change)? { " (found on disk after a command)" } else { "" };
+        text.push_str(&format!("  {name:width$}  {}{found}\n", became(workspace, way, file, &change)?));
+    }
+    if files == 0 {
+        text.clear();
+    } else if way == Way::Undo {
+        text.push_str("`bowline redo` brings it back\n");
+    }
+    print(&text)?;
+    let left = tell_left(here, workspace, way, &done.left)?;
+    let partly = if files == 0 { Partly::Nothing } else { Partly::TheRest };
+    told_refused(here, way, files + done.refused.len(), &done.refused, partly)?;
+    left.map_or(Ok(()), Err)
+}
+
+/// Names the files that are left as they are found, and returns that not all was done, if there are any.
+fn tell_left(
+    here: &Here,
+    workspace: &Workspace,
+    way: Way,
+    left: &[ChangeId],
+) -> Result<Option<Ending>, Ending> {
+    for id in left {
+        let change = workspace.change(*id).map_err(failed)?;
+        let name = safe(here.name(&change.path));
+        note(&format!("{name}: change {id} was found on disk, and what was there before is not known"));
+    }
+    let count = count(left.len(), "change is left as it was found", "changes are left as they were found");
+    let not_all = || failed(anyhow::anyhow!("not all could be {}: {count}", way.done()));
+    Ok((!left.is_empty()).then(not_all))
+}
+
+/// Says whether what was reversed was found on disk: then it may have been somebody else who did it.
+fn was_found(workspace: &Workspace, change: &Change) -> Result<bool, Ending> {
+    for reversal in &change.reverses {
+        if workspace.change(reversal.change).map_err(failed)?.source == Source::Observed {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Returns what became of a file by a reversal.
+fn became(workspace: &Workspace, way: Way, file: &Reversed, change: &Change) -> Result<&'static str, Ending> {
+    if !file.changed {
+        return Ok("was so already");
+    }
+    let mut oldest: Option<Change> = None;
+    for reversal in &change.reverses {
+        let taken = workspace.change(reversal.change).map_err(failed)?;
+        if reversal.hunks.is_some() {
+            // The rest of the change stays, so only what came after it can have been merged.
+            let exact = change.before.map(|state| state.hash) == taken.after.map(|state| state.hash);
+            return Ok(if exact { "in part" } else { "in part, merged with later edits" });
+        }
+        if oldest.as_ref().is_none_or(|oldest| taken.id < oldest.id) {
+            oldest = Some(taken);
+        }
+    }
+    let hash = |state: Option<FileState>| state.map(|state| state.hash);
+    let is_as_before = oldest.is_some_and(|oldest| hash(oldest.before) == hash(change.after));
+    Ok(match (change.before, change.after) {
+        (Some(_), None) => "deleted",
+        (None, Some(_)) => "there again",
+        _ if is_as_before => match way {
+            Way::Undo => "as it was before",
+            Way::Redo => "as it was before the undo",
+        },
+        _ => "merged with later edits",
+    })
+}
+
+/// Puts what was done into the audit log. That this fails is said, and changes nothing: it was the person who did it.
+fn record(here: &Here, workspace: &Workspace, files: &[Reversed]) {
+    let append = || -> anyhow::Result<()> {
+        let log = AuditLog::open(&here.log(), &here.anchor, Default::default())?;
+        for file in files {
+            let change = workspace.change(file.change)?;
+            let mut entry = Entry::new(now(), Action::Undo);
+            entry.by = By::Person;
+            entry.subject = Subject::Path { asked: change.path, resolved: None };
+            (entry.before, entry.after) =
+                (change.before.map(|state| state.hash), change.after.map(|state| state.hash));
+            log.append(&entry)?;
+        }
+        log.sync()?;
+        Ok(())
+    };
+    if let Err(error) = append() {
+        note(&format!("the audit log does not tell of it: {error:#}"));
+    }
+}

@@ -1,0 +1,62 @@
+//! What is being written: pasted text, and what it could be completed to.
+
+use std::time::Duration;
+
+use super::{App, Focus};
+use crate::chat::completion::{Completion, Token};
+use crate::chat::event::Action;
+use crate::chat::input::Typed;
+
+/// The list of files is asked for again after so long.
+const FILES_KEPT: Duration = Duration::from_secs(10);
+
+impl App {
+    pub(super) fn paste(&mut self, text: &str) {
+        let typing = self.goes_on_typing();
+        self.touched = self.now;
+        if self.too_small {
+            return;
+        }
+        if let Some(asked) = self.questions.front_mut().filter(|_| !typing) {
+            asked.approval.paste(text);
+        } else if let Some((_, form)) = self.forms.front_mut() {
+            form.paste(text);
+        } else if self.pane.is_none() {
+            self.focus = Focus::Input;
+            self.typed = Some(self.now);
+            if self.input.insert(text) == Typed::Full {
+                self.flash("that is too long to paste: put it into a file and mention it with @");
+            }
+            self.look_for_completion();
+        }
+    }
+
+    /// Looks whether what is being written can be completed.
+    pub(super) fn look_for_completion(&mut self) {
+        let token = Token::at(&self.input.before_cursor(), self.input.cursor().0);
+        let commands = self.conversation.snapshot().map_or(&[][..], |snapshot| snapshot.commands());
+        let kept = self.completion.take();
+        let new = token.and_then(|token| Completion::of(token, commands, &self.files));
+        self.completion = new.map(|mut new| {
+            // New files do not take away what was chosen.
+            if let Some(kept) = kept.filter(|kept| kept.token == new.token) {
+                let same =
+                    kept.chosen().and_then(|chosen| new.offers.iter().position(|offer| offer == chosen));
+                new.selected = same.unwrap_or(0);
+            }
+            new
+        });
+    }
+
+    /// Asks for the files if they are wanted and not known well enough.
+    pub(super) fn want_files(&mut self) -> Option<Action> {
+        let is_file =
+            matches!(Token::at(&self.input.before_cursor(), 1), Some(Token::File(_) | Token::Quoted(_)));
+        let is_known = self.files_asked.is_some_and(|asked| self.now.saturating_sub(asked) < FILES_KEPT);
+        if !is_file || is_known || self.session.is_none() {
+            return None;
+        }
+        self.files_asked = Some(self.now);
+        Some(Action::ListFiles)
+    }
+}

@@ -1,0 +1,74 @@
+//! The words around the operations of a question, and the keys it takes.
+
+use bowline_state::display;
+use bowline_state::question::{Occasion, Question};
+use ratatui::style::Style;
+use ratatui::text::Line;
+
+use super::MAX_TEXT;
+use crate::chat::parts::{cells, theme};
+
+/// What stands above all operations, whole, in rows.
+pub(super) struct Words {
+    pub(super) title: Vec<Line<'static>>,
+    pub(super) dangers: Vec<Line<'static>>,
+    pub(super) because: Vec<Line<'static>>,
+    pub(super) offers: Vec<Line<'static>>,
+}
+
+impl Words {
+    pub(super) fn of(question: &Question, width: u16) -> Self {
+        let agent =
+            question.agent.as_deref().map_or("The agent".to_owned(), |agent| display::line(agent, 80));
+        let does = match question.occasion {
+            Occasion::Request => "asks",
+            Occasion::Act => "is about to act, and has not asked",
+            Occasion::Changed => "is about to act, and it is not what was approved",
+        };
+        let rows = |start: &str, text: &str, style: Style| {
+            let text = format!("{start}{}", display::line(text, MAX_TEXT));
+            let rows = cells::prose(&text, usize::from(width)).into_iter();
+            rows.map(|row| Line::styled(row, style)).collect::<Vec<_>>()
+        };
+        let dangers = question.dangers.iter();
+        let choices = question.choices().iter().zip(1..);
+        Self {
+            title: rows(&format!("{agent} {does}: "), &question.title, theme::title()),
+            dangers: dangers.flat_map(|danger| rows("! ", &danger.text, theme::danger())).collect(),
+            because: rows("Asked because ", &question.because, theme::aside()),
+            offers: choices
+                .flat_map(|(offer, at)| rows(&format!("{at} "), &offer.text(), Style::new()))
+                .collect(),
+        }
+    }
+
+    pub(super) fn all(self) -> Vec<Line<'static>> {
+        [self.title, self.dangers, self.because, self.offers].concat()
+    }
+}
+
+pub(super) fn help_lines(width: u16) -> Vec<Line<'static>> {
+    const HELP: &[(&str, &str)] = &[
+        ("a", "allow this once"),
+        ("A", "allow from now on, then say how long"),
+        ("r", "reject this once"),
+        ("R", "reject from now on, then say how long"),
+        ("e", "reject, and tell the agent why"),
+        ("Tab, →, n", "the next operation"),
+        ("⇧Tab, ←, p", "the one before"),
+        ("↑ ↓ j k", "a line up, a line down"),
+        ("PgUp PgDn Space", "a page up, a page down"),
+        ("Home End", "the start, the end"),
+        ("u", "unified or side by side"),
+        ("w", "all words and warnings"),
+        ("1 … 9", "one of the agent's own answers, if any"),
+        ("Enter, Esc", "nothing: no answer is the default"),
+        ("Ctrl-C", "cancel the turn"),
+    ];
+    let mut lines = vec![Line::styled("Keys", theme::title())];
+    for (key, what) in HELP {
+        let text = format!("{key:<16} {what}");
+        lines.extend(cells::prose(&text, usize::from(width)).into_iter().map(Line::raw));
+    }
+    lines
+}

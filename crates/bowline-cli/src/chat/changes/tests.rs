@@ -1,0 +1,544 @@
+//! What a person sees of changes, and what the keys take back.
+
+use bowline_state::changes::{ContentHash, FileState, Moment, Origin, Source};
+use bowline_state::undo::{to_redo, to_undo};
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::*;
+use crate::chat::parts::testing::{any_key, buffer, key, screen, sizes, texts};
+
+fn state(text: &str) -> FileState {
+    FileState { hash: ContentHash::of(text.as_bytes()), size: text.len() as u64, mode: 0o644 }
+}
+
+fn entry(id: i64, turn: u64, path: &str, before: Option<&str>, after: Option<&str>) -> Entry {
+    let change = Change {
+        id: ChangeId(id),
+        at: Moment(id * 61_000),
+        origin: Origin {
+            session: Some("s1".to_owned()),
+            turn: Some(turn),
+            call: Some(format!("call-{id}")),
+            command: None,
+        },
+        source: Source::Written,
+        path: path.to_owned(),
+        before: before.map(state),
+        after: after.map(state),
+        reverses: Vec::new(),
+    };
+    Entry {
+        changed: Changed { change, in_effect: true, uncertain: false },
+        before: before.map(str::to_owned),
+        after: after.map(str::to_owned),
+    }
+}
+
+fn undo(id: i64, of: i64, hunks: Option<Vec<usize>>) -> Entry {
+    let mut undo = entry(id, 9, "/w/src/a.rs", Some("x"), Some("y"));
+    undo.changed.change.origin = Origin::default();
+    undo.changed.change.reverses = vec![Reversal { change: ChangeId(of), hunks }];
+    undo
+}
+
+fn listed(entries: Vec<Entry>) -> Listed {
+    Listed { entries, older: 0 }
+}
+
+const BEFORE: &str = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n";
+const AFTER: &str = "ONE\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\neleven\n";
+
+fn entries() -> Vec<Entry> {
+    let mut found = entry(3, 2, "/w/target/log", None, Some("built\n"));
+    found.changed.change.source = Source::Observed;
+    found.changed.change.origin.command = Some("cargo build".to_owned());
+    vec![
+        entry(1, 1, "/w/src/a.rs", Some(BEFORE), Some(AFTER)),
+        entry(2, 1, "/w/README.md", None, Some("# W\n")),
+        found,
+        entry(4, 1, "/w/src/a.rs", Some(AFTER), Some(BEFORE)),
+    ]
+}
+
+fn check(changes: &mut Changes, (width, height): (u16, u16), expected: Expect) {
+    expected.assert_eq(&screen(width, height, |frame, area| changes.draw(frame, area)));
+}
+
+/// Draws as a person would see it, so that keys know what they mean, and presses them. What is wanted is done at once.
+fn press(changes: &mut Changes, keys: &[KeyCode]) -> Vec<Outcome> {
+    let pressed = keys.iter().filter_map(|code| {
+        buffer(80, 24, |frame, area| changes.draw(frame, area));
+        changes.key(key(*code)).inspect(|_| (changes.busy, changes.message) = (false, None))
+    });
+    pressed.collect()
+}
+
+const fn letter(letter: char) -> KeyCode {
+    KeyCode::Char(letter)
+}
+
+#[test]
+fn however_often_edits_are_undone_and_redone_the_newest_are_listed() {
+    let mut entries = vec![entry(1, 1, "/w/old", None, Some("x")), entry(2, 1, "/w/older", None, Some("x"))];
+    entries.extend((3..8).map(|id| entry(id, 2, &format!("/w/file{id}"), None, Some("x"))));
+    entries.push(undo(8, 3, Some(vec![0])));
+    let mut redone = undo(9, 7, None);
+    redone.changed.in_effect = false;
+    entries.push(redone);
+    // Each takes back the one before.
+    entries.extend((10..100).map(|id| undo(id, id - 1, None)));
+    entries.push(undo(100, 1, None));
+    let changed = entries.iter().map(|entry| entry.changed.clone()).collect();
+    let (kept, older) = newest(changed, 5);
+    let ids: Vec<i64> = kept.iter().map(|changed| changed.change.id.0).collect();
+    assert_eq!((ids.as_slice(), older), (&[3, 4, 5, 6, 7, 8][..], 2));
+    entries.retain(|entry| ids.contains(&entry.changed.change.id.0));
+    let shown = screen(60, 24, |frame, area| {
+        Changes::new(Listed { entries: entries.clone(), older: 308 }).draw(frame, area);
+    });
+    expect![[r#"
+        ─ changes in /w ─────────────── 308 older: bowline changes ─
+        turn 2 of session s1
+        p file3                                                +1 −0
+          file4                                                +1 −0
+          file5                                                +1 −0
+          file6                                                +1 −0
+          file7                                                +1 −0
+        ─ hunk 1 of 1 ──────────────────────────────────────────────
+        /w/file7
+        change 7 · written through Bowline · 00:07:07 UTC · call
+        call-7
+          new file
+          @@ -0,0 +1 @@
+        ▌   1 +x
+        ▌     \ No newline at end of file
+
+
+
+
+
+
+
+
+        u undo  r redo  U file  T turn  S session  Tab diff  ? help
+    "#]]
+    .assert_eq(&shown);
+}
+
+#[test]
+fn changes_are_listed_by_turn_and_file_with_the_newest_chosen() {
+    check(
+        &mut Changes::new(listed(entries())),
+        (80, 24),
+        expect![[r#"
+            ─ changes in /w ────────────────────────────────────────────────────────────────
+            turn 1 of session s1
+              src/a.rs                                                                 +2 −1
+              src/a.rs                                                                 +1 −2
+              README.md                                                                +1 −0
+            turn 2 of session s1
+              target/log (found)                                                       +1 −0
+            ─ hunk 1 of 2 ──────────────────────────────────────────────────────────────────
+            /w/src/a.rs
+            change 4 · written through Bowline · 00:04:04 UTC · call call-4
+              @@ -1,4 +1,4 @@
+            ▌  1    -ONE
+            ▌     1 +one
+               2  2  two
+               3  3  three
+               4  4  four
+              @@ -8,4 +8,3 @@
+               8  8  eight
+               9  9  nine
+              10 10  ten
+              11    -eleven
+
+
+            u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  Esc close  ? help
+        "#]],
+    );
+}
+
+#[test]
+fn on_a_narrow_screen_there_is_less_of_each() {
+    check(
+        &mut Changes::new(listed(entries())),
+        (20, 5),
+        expect![[r#"
+            ─ changes in /w ────
+              src/a.rs     +1 −2
+            ─ hunk 1 of 2 ──────
+            /w/src/a.rs
+            u undo  r redo  ?
+        "#]],
+    );
+    check(
+        &mut Changes::new(listed(entries())),
+        (40, 14),
+        expect![[r#"
+            ─ changes in /w ────────────────────────
+            turn 1 of session s1
+              src/a.rs                         +2 −1
+              src/a.rs                         +1 −2
+              README.md                        +1 −0
+            ─ hunk 1 of 2 ──────── lines 1–7 of 14 ─
+            /w/src/a.rs
+            change 4 · written through Bowline ·
+            00:04:04 UTC · call call-4
+              @@ -1,4 +1,4 @@
+            ▌  1    -ONE
+            ▌     1 +one
+               2  2  two
+            u undo  r redo  U file  T turn  ? help
+        "#]],
+    );
+}
+
+#[test]
+fn on_a_wide_screen_the_list_stands_beside() {
+    check(
+        &mut Changes::new(listed(entries())),
+        (130, 12),
+        expect![[r#"
+            ─ changes in /w ────────────────────────── ─ hunk 1 of 2 ────────────────────────────────────────────────────── lines 1–10 of 13 ─
+            turn 1 of session s1                       /w/src/a.rs
+              src/a.rs                           +2 −1 change 4 · written through Bowline · 00:04:04 UTC · call call-4
+              src/a.rs                           +1 −2   @@ -1,4 +1,4 @@
+              README.md                          +1 −0 ▌  1    -ONE
+            turn 2 of session s1                       ▌     1 +one
+              target/log (found)                 +1 −0    2  2  two
+                                                          3  3  three
+                                                          4  4  four
+                                                         @@ -8,4 +8,3 @@
+                                                          8  8  eight
+            u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  Esc close  ? help
+        "#]],
+    );
+}
+
+#[test]
+fn with_no_changes_there_is_nothing_to_take_back() {
+    let mut changes = Changes::new(listed(Vec::new()));
+    check(
+        &mut changes,
+        (40, 5),
+        expect![[r#"
+            Nothing was changed here.
+
+
+
+            Esc close  ? help
+        "#]],
+    );
+    let all = ['u', 'U', 'T', 'S', 'r', 'R', 'v', 'n', 'p', 'j', 'k'].map(letter);
+    assert_eq!(press(&mut changes, &all), []);
+    assert_eq!(press(&mut changes, &[letter('q')]), [Outcome::Close]);
+}
+
+#[test]
+fn keys_take_back_the_hunk_the_file_the_turn_the_session() {
+    let mut changes = Changes::new(listed(entries()));
+    let hunk = |hunk| Selection {
+        change: Some(Reversal { change: ChangeId(4), hunks: Some(vec![hunk]) }),
+        ..Selection::default()
+    };
+    assert_eq!(press(&mut changes, &[letter('u')]), [Outcome::Undo(hunk(0))]);
+    assert_eq!(press(&mut changes, &[letter('n'), letter('u')]), [Outcome::Undo(hunk(1))]);
+    let who = Who::Session("s1".to_owned());
+    let file = Selection { path: Some("/w/src/a.rs".to_owned()), who: who.clone(), ..Selection::default() };
+    assert_eq!(press(&mut changes, &[letter('U')]), [Outcome::Undo(file)]);
+    assert_eq!(press(&mut changes, &[letter('T')]), [Outcome::Undo(Selection::turn("s1", 1))]);
+    let session = Selection { who: who.clone(), ..Selection::default() };
+    assert_eq!(press(&mut changes, &[letter('S')]), [Outcome::Undo(session)]);
+    let last = Selection { who, last: Some(1), ..Selection::default() };
+    assert_eq!(press(&mut changes, &[letter('R')]), [Outcome::Redo(last)]);
+    assert_eq!(press(&mut changes, &[KeyCode::F(5)]), [Outcome::Refresh]);
+}
+
+#[test]
+fn what_is_undone_is_marked_and_redo_names_its_undo() {
+    let mut changed = entries();
+    changed.push(undo(5, 1, Some(vec![1])));
+    changed.push(undo(6, 2, None));
+    changed[1].changed.in_effect = false;
+    let mut changes = Changes::new(listed(changed));
+    press(&mut changes, &[letter('k'), KeyCode::Tab, letter('j')]);
+    check(
+        &mut changes,
+        (80, 24),
+        expect![[r#"
+            ─ changes in /w ────────────────────────────────────────────────────────────────
+            turn 1 of session s1
+            p src/a.rs                                                                 +2 −1
+              src/a.rs                                                                 +1 −2
+            u README.md                                                                +1 −0
+            turn 2 of session s1
+              target/log (found)                                                       +1 −0
+            ─ hunk 2 of 2 ──────────────────────────────────────────────────────────────────
+            /w/src/a.rs
+            change 1 · written through Bowline · 00:01:01 UTC · call call-1 · partly undone
+              @@ -1,4 +1,4 @@
+               1    -one
+                  1 +ONE
+               2  2  two
+               3  3  three
+               4  4  four
+              @@ -8,3 +8,4 @@
+               8  8  eight
+               9  9  nine
+              10 10  ten
+            ▌u   11 +eleven
+
+
+            u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  Esc close  ? help
+        "#]],
+    );
+    let redo = |undo| {
+        let change = Some(Reversal { change: ChangeId(undo), hunks: None });
+        Outcome::Redo(Selection { change, ..Selection::default() })
+    };
+    assert_eq!(press(&mut changes, &[letter('r')]), [redo(5)]);
+    assert_eq!(press(&mut changes, &[letter('p'), letter('r')]), []);
+    check(
+        &mut changes,
+        (50, 12),
+        expect![[r#"
+            ─ changes in /w ──────────────────────────────────
+            turn 1 of session s1
+            p src/a.rs                                   +2 −1
+              src/a.rs                                   +1 −2
+            ─ hunk 1 of 2 ────────────────── lines 2–6 of 14 ─
+            change 1 · written through Bowline · 00:01:01 UTC
+            · call call-1 · partly undone
+              @@ -1,4 +1,4 @@
+            ▌  1    -one
+            ▌     1 +ONE
+            this is not undone
+            u undo  r redo  U file  T turn  S session  ? help
+        "#]],
+    );
+    assert_eq!(press(&mut changes, &[KeyCode::Tab, KeyCode::End, letter('k'), letter('r')]), [redo(6)]);
+}
+
+#[test]
+fn what_the_keys_mean_is_there_to_be_taken_back() {
+    let mut changed = entries();
+    changed.push(undo(5, 1, Some(vec![1])));
+    // One undo took back two changes of a file, and comes back whole.
+    let mut both = undo(6, 2, None);
+    both.changed.change.reverses.push(Reversal { change: ChangeId(3), hunks: None });
+    changed.push(both);
+    changed[1].changed.in_effect = false;
+    changed[2].changed.in_effect = false;
+    let history: Vec<Change> = changed.iter().map(|entry| entry.change().clone()).collect();
+    let mut changes = Changes::new(listed(changed));
+    let mut meant = |keys: &[KeyCode]| match press(&mut changes, keys).as_slice() {
+        [Outcome::Undo(selection)] => to_undo(&history, selection),
+        [Outcome::Redo(selection)] => to_redo(&history, selection),
+        other => panic!("{other:?}"),
+    };
+    let ids = |ids: &[i64]| ids.iter().copied().map(ChangeId).collect::<Vec<_>>();
+    assert_eq!(meant(&[letter('u')]), ids(&[4]));
+    assert_eq!(meant(&[letter('U')]), ids(&[4, 1]));
+    assert_eq!(meant(&[letter('T')]), ids(&[4, 1]));
+    assert_eq!(meant(&[letter('k'), letter('n'), letter('r')]), ids(&[5]));
+    // This hunk is undone already.
+    assert_eq!(meant(&[letter('u')]), ids(&[]));
+    assert_eq!(meant(&[KeyCode::End, letter('r')]), ids(&[6]));
+}
+
+#[test]
+fn an_update_keeps_the_place() {
+    let mut changes = Changes::new(listed(entries()));
+    press(&mut changes, &[letter('n')]);
+    let mut more = entries();
+    more.push(entry(7, 3, "/w/new", None, Some("n\n")));
+    changes.update(listed(more));
+    changes.say("nothing to undo".to_owned());
+    check(
+        &mut changes,
+        (60, 16),
+        expect![[r#"
+            ─ changes in /w ────────────────────────────────────────────
+            turn 1 of session s1
+              src/a.rs                                             +2 −1
+              src/a.rs                                             +1 −2
+              README.md                                            +1 −0
+            ─ hunk 2 of 2 ─────────────────────────── lines 7–14 of 14 ─
+               2  2  two
+               3  3  three
+               4  4  four
+              @@ -8,4 +8,3 @@
+               8  8  eight
+               9  9  nine
+              10 10  ten
+            ▌ 11    -eleven
+            nothing to undo
+            u undo  r redo  U file  T turn  S session  Tab diff  ? help
+        "#]],
+    );
+    changes.update(listed(entries().into_iter().take(1).collect()));
+    check(
+        &mut changes,
+        (60, 12),
+        expect![[r#"
+            ─ changes in /w/src ────────────────────────────────────────
+            turn 1 of session s1
+              a.rs                                                 +2 −1
+            ─ hunk 1 of 2 ──────────────────────────── lines 1–6 of 14 ─
+            /w/src/a.rs
+            change 1 · written through Bowline · 00:01:01 UTC · call
+            call-1
+              @@ -1,4 +1,4 @@
+            ▌  1    -one
+            ▌     1 +ONE
+            nothing to undo
+            u undo  r redo  U file  T turn  S session  Tab diff  ? help
+        "#]],
+    );
+    changes.update(listed(Vec::new()));
+    assert_eq!(press(&mut changes, &[letter('u')]), []);
+}
+
+#[test]
+fn a_key_means_a_hunk_also_before_its_change_was_drawn() {
+    let undone = |changes: &mut Changes| match changes.key(key(letter('u'))).inspect(|_| changes.busy = false)
+    {
+        Some(Outcome::Undo(Selection { change: Some(change), .. })) => (change.change.0, change.hunks),
+        other => panic!("{other:?}"),
+    };
+    let mut changes = Changes::new(listed(entries()));
+    assert_eq!(undone(&mut changes), (4, Some(vec![0])));
+    press(&mut changes, &[letter('n')]);
+    assert_eq!(undone(&mut changes), (4, Some(vec![1])));
+    changes.update(listed(entries()));
+    assert_eq!(undone(&mut changes), (4, Some(vec![1])));
+    changes.key(key(letter('j')));
+    assert_eq!(undone(&mut changes), (2, Some(vec![0])));
+}
+
+#[test]
+fn what_is_known_only_in_part_has_no_hunks() {
+    let mut half = entry(8, 1, "/w/a", Some("a\n"), Some("b\n"));
+    half.before = None;
+    let mut changes = Changes::new(listed(vec![half]));
+    let whole = Reversal { change: ChangeId(8), hunks: None };
+    let selection = Selection { change: Some(whole), ..Selection::default() };
+    assert_eq!(press(&mut changes, &[letter('u')]), [Outcome::Undo(selection)]);
+}
+
+#[test]
+fn what_is_not_kept_can_only_be_taken_back_whole() {
+    let mut lost = entry(8, 1, "/w/image.png", None, None);
+    lost.changed.change.after = Some(state("x"));
+    lost.changed.uncertain = true;
+    let mut changes = Changes::new(listed(vec![lost]));
+    check(
+        &mut changes,
+        (60, 10),
+        expect![[r#"
+            ─ changes in /w ────────────────────────────────────────────
+            turn 1 of session s1
+            ? image.png                                            +0 −0
+            ────────────────────────────────────────────────────────────
+            /w/image.png
+            change 8 · written through Bowline · 00:08:08 UTC · call
+            call-8 · interrupted: nobody can tell whether it was done
+            The text is not kept, or it is no text.
+
+            u undo  r redo  U file  T turn  S session  Tab diff  ? help
+        "#]],
+    );
+    let whole = Reversal { change: ChangeId(8), hunks: None };
+    let selection = Selection { change: Some(whole), ..Selection::default() };
+    assert_eq!(press(&mut changes, &[letter('u')]), [Outcome::Undo(selection)]);
+}
+
+#[test]
+fn what_nobody_did_belongs_to_no_turn() {
+    let mut nobody = entry(8, 1, "/w/a", None, Some("a\n"));
+    nobody.changed.change.origin = Origin::default();
+    let mut changes = Changes::new(listed(vec![nobody]));
+    assert_eq!(press(&mut changes, &[letter('T'), letter('S')]), []);
+    check(
+        &mut changes,
+        (60, 10),
+        expect![[r#"
+            ─ changes in /w ────────────────────────────────────────────
+              a                                                    +1 −0
+            ─ hunk 1 of 1 ───────────────────────────── lines 2–5 of 5 ─
+            change 8 · written through Bowline · 00:08:08 UTC
+              new file
+              @@ -0,0 +1 @@
+            ▌   1 +a
+            this change belongs to no session: u and U take back it
+            alone
+            u undo  r redo  U file  T turn  S session  Tab diff  ? help
+        "#]],
+    );
+    let alone =
+        Selection { change: Some(Reversal { change: ChangeId(8), hunks: None }), ..Selection::default() };
+    assert_eq!(press(&mut changes, &[letter('U')]), [Outcome::Undo(alone)], "and not what others changed");
+}
+
+#[test]
+fn one_thing_is_taken_back_at_a_time() {
+    let mut changes = Changes::new(listed(entries()));
+    assert!(changes.key(key(letter('T'))).is_some());
+    assert_eq!(changes.key(key(letter('R'))), None);
+    let shown = |changes: &mut Changes| screen(80, 24, |frame, area| changes.draw(frame, area));
+    assert!(shown(&mut changes).contains("wait: what was asked for before"));
+    changes.done("undone in 3 files".to_owned());
+    assert!(shown(&mut changes).contains("undone in 3 files"));
+    assert!(changes.key(key(letter('R'))).is_some());
+    assert!(shown(&mut changes).contains("redoing …"));
+}
+
+fn any_entries() -> impl Strategy<Value = Vec<Entry>> {
+    let text = || proptest::option::of(texts());
+    let one = (1..4_u64, texts(), text(), text(), 0..12_i64).prop_map(|(turn, path, before, after, of)| {
+        let mut entry = entry(0, turn, &path, before.as_deref(), after.as_deref());
+        let hunks = (of % 2 == 0).then(|| vec![0, 1]);
+        entry.changed.change.reverses = vec![Reversal { change: ChangeId(of), hunks }];
+        entry.changed.in_effect = of % 3 != 0;
+        entry
+    });
+    proptest::collection::vec(one, 0..8).prop_map(|mut entries| {
+        for (id, entry) in (0..).zip(&mut entries) {
+            let change = &mut entry.changed.change;
+            change.id = ChangeId(id);
+            // Only what came before can be taken back.
+            change.reverses.retain(|reversal| reversal.change < change.id);
+        }
+        entries
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn nothing_breaks_it(
+        first in any_entries(),
+        second in any_entries(),
+        steps in proptest::collection::vec((any_key(), sizes()), 1..24),
+    ) {
+        let mut changes = Changes::new(listed(first.clone()));
+        let half = steps.len() / 2;
+        for (at, (pressed, (width, height))) in steps.into_iter().enumerate() {
+            if at == half {
+                changes.update(listed(second.clone()));
+            }
+            let known = if at < half { &first } else { &second };
+            if let Some(Outcome::Undo(Selection { change: Some(Reversal { change, hunks }), .. })) = changes.key(pressed) {
+                let entry = known.iter().find(|entry| entry.change().id == change);
+                prop_assert!(entry.is_some_and(|entry| entry.change().reverses.is_empty()));
+                let text = |text: &Option<String>| text.clone().unwrap_or_default();
+                let count = entry.map_or(0, |entry| bowline_state::diff::hunks(&text(&entry.before), &text(&entry.after)).len());
+                prop_assert!(hunks.iter().flatten().all(|hunk| *hunk < count));
+            }
+            buffer(width, height, |frame, area| changes.draw(frame, area));
+        }
+    }
+}

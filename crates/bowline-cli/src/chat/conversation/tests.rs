@@ -1,0 +1,168 @@
+//! What is in sight, and in which order.
+
+use std::time::Instant;
+
+use bowline_state::accumulator::SessionAccumulator;
+use bowline_state::schema::v1::{ContentChunk, MessageId, SessionNotification, SessionUpdate, ToolCall};
+
+use super::*;
+
+fn text(lines: &[Line<'_>]) -> Vec<String> {
+    lines.iter().map(|line| line.to_string().trim_end().to_owned()).collect()
+}
+
+fn say(session: &mut SessionAccumulator, update: SessionUpdate) {
+    session.apply(&SessionNotification::new("s1", update)).unwrap();
+}
+
+fn agent(words: &str) -> SessionUpdate {
+    SessionUpdate::AgentMessageChunk(ContentChunk::new(words.into()))
+}
+
+fn user(words: &str) -> SessionUpdate {
+    SessionUpdate::UserMessageChunk(ContentChunk::new(words.into()))
+}
+
+/// So many messages of one line each.
+fn many(count: usize) -> (SessionAccumulator, Conversation) {
+    let mut session = SessionAccumulator::new();
+    for number in 0..count {
+        let chunk = ContentChunk::new(format!("message {number}").into())
+            .message_id(MessageId::new(format!("m{number}")));
+        say(&mut session, SessionUpdate::AgentMessageChunk(chunk));
+    }
+    let mut conversation = Conversation::default();
+    conversation.update(session.snapshot(), Duration::ZERO);
+    (session, conversation)
+}
+
+#[test]
+fn what_the_person_said_stands_where_it_was_said() {
+    let mut session = SessionAccumulator::new();
+    let mut conversation = Conversation::default();
+    conversation.prompt("one?".to_owned());
+    say(&mut session, agent("one!"));
+    conversation.update(session.snapshot(), Duration::ZERO);
+    session.turn_boundary();
+    conversation.prompt("two?".to_owned());
+    conversation.note(Tone::Quiet, "by the way");
+    say(&mut session, agent("two!"));
+    conversation.update(session.snapshot(), Duration::ZERO);
+    let (lines, _) = conversation.visible(40, 20);
+    assert_eq!(text(&lines), ["❯ one?", "", "one!", "", "❯ two?", "", "· by the way", "", "two!"]);
+}
+
+#[test]
+fn a_prompt_that_the_agent_repeats_is_shown_once() {
+    let mut session = SessionAccumulator::new();
+    let mut conversation = Conversation::default();
+    conversation.prompt("one?".to_owned());
+    say(&mut session, user("one?"));
+    say(&mut session, agent("one!"));
+    conversation.update(session.snapshot(), Duration::ZERO);
+    let (lines, _) = conversation.visible(40, 20);
+    assert_eq!(text(&lines), ["❯ one?", "", "one!"]);
+}
+
+#[test]
+fn only_what_is_in_sight_is_laid_out() {
+    let (_, mut conversation) = many(9_000);
+    let (lines, _) = conversation.visible(80, 20);
+    assert_eq!(text(&lines).last().map(String::as_str), Some("message 8999"));
+    assert!(conversation.laid.len() <= 21, "{} were laid out", conversation.laid.len());
+    conversation.go_to_start();
+    let (lines, _) = conversation.visible(80, 20);
+    assert_eq!(text(&lines)[0], "message 0");
+    assert!(conversation.laid.len() <= 42);
+    let begun = Instant::now();
+    for _ in 0..30 {
+        conversation.visible(80, 20);
+    }
+    // A second of frames; on a slow machine and without optimisation.
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn one_can_go_up_and_down_line_by_line() {
+    let (_, mut conversation) = many(50);
+    conversation.visible(80, 10);
+    for _ in 0..500 {
+        conversation.scroll(-1);
+        conversation.visible(80, 10);
+    }
+    let (lines, _) = conversation.visible(80, 10);
+    assert_eq!(text(&lines)[0], "message 0");
+    let mut seen = Vec::new();
+    while !conversation.follows() {
+        let (lines, _) = conversation.visible(80, 10);
+        seen.extend(text(&lines));
+        conversation.scroll(1);
+        conversation.visible(80, 10);
+    }
+    for number in 0..50 {
+        assert!(seen.contains(&format!("message {number}")), "message {number} was never in sight");
+    }
+}
+
+#[test]
+fn what_is_selected_comes_in_sight() {
+    let (mut session, _) = many(100);
+    say(&mut session, SessionUpdate::ToolCall(ToolCall::new("t1", "the call")));
+    for number in 0..100 {
+        let chunk = ContentChunk::new(format!("later {number}").into())
+            .message_id(MessageId::new(format!("l{number}")));
+        say(&mut session, SessionUpdate::AgentMessageChunk(chunk));
+    }
+    let mut conversation = Conversation::default();
+    conversation.update(session.snapshot(), Duration::ZERO);
+    conversation.visible(80, 10);
+    assert!(conversation.select(true));
+    let (lines, mark) = conversation.visible(80, 10);
+    let mark = mark.expect("it is in sight");
+    assert!(text(&lines)[mark].contains("the call"));
+    conversation.toggle();
+    let (lines, _) = conversation.visible(80, 10);
+    assert!(text(&lines).iter().any(|line| line.contains("nothing to show")));
+}
+
+#[test]
+fn a_huge_message_is_shown_from_its_end() {
+    let mut session = SessionAccumulator::new();
+    for number in 0..40_000 {
+        say(&mut session, agent(&format!("paragraph number {number}\n\n")));
+    }
+    let mut conversation = Conversation::default();
+    conversation.update(session.snapshot(), Duration::ZERO);
+    let (lines, _) = conversation.visible(80, 10);
+    assert!(text(&lines).iter().any(|line| line == "paragraph number 39999"));
+    conversation.go_to_start();
+    let (lines, _) = conversation.visible(80, 10);
+    assert!(text(&lines)[0].contains("bytes before this are not shown"), "{:?}", text(&lines));
+}
+
+#[test]
+fn output_is_put_together_over_characters_that_came_in_parts() {
+    let mut terminals = Terminals::default();
+    terminals.started("t".into());
+    for bytes in [&b"a\xe6\x97"[..], b"\xa5b\xff\r\n", b"\x1b[3", b"1mred"] {
+        terminals.output(&"t".into(), bytes);
+    }
+    let lines = terminals.get(&"t".into()).unwrap().output.lines();
+    assert_eq!(text(&lines), ["a日b\u{fffd}", "red"]);
+}
+
+#[test]
+fn the_time_of_a_call_is_that_of_its_work() {
+    let mut session = SessionAccumulator::new();
+    let mut conversation = Conversation::default();
+    let mut at = |seconds: u64, update: &str| {
+        say(&mut session, serde_json::from_str(update).unwrap());
+        conversation.update(session.snapshot(), Duration::from_secs(seconds));
+        let (lines, _) = conversation.visible(40, 10);
+        text(&lines)[0].clone()
+    };
+    at(0, r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"T","status":"pending"}"#);
+    at(50, r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"in_progress"}"#);
+    let done = at(54, r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}"#);
+    assert_eq!(done, "▸ ✓ tool   T                        4.0s");
+}

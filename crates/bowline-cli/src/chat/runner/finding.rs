@@ -1,0 +1,74 @@
+//! What a conversation wants to know: which sessions there are, and what was changed.
+
+use std::path::PathBuf;
+
+use bowline_host::Session;
+use bowline_state::schema::v1::{ListSessionsRequest, SessionInfo};
+use bowline_state::undo::Selection;
+use bowline_workspace::workspace::{TakenBack, Workspace};
+
+use crate::chat::changes::{Entry, Listed, newest};
+
+/// So many pages of sessions are looked through.
+const MAX_PAGES: usize = 50;
+
+/// So many sessions are listed.
+const MAX_SESSIONS: usize = 500;
+
+/// So many of the newest edits are shown.
+const MAX_CHANGES: usize = 500;
+
+/// The texts of the changes that are shown have at most so many bytes in all; of older ones only the names are shown.
+const MAX_CHANGE_BYTES: usize = 32 << 20;
+
+/// Returns the sessions of a directory that an agent tells of, the newest first.
+pub(super) async fn list_sessions(session: &Session, cwd: PathBuf) -> Result<Vec<SessionInfo>, String> {
+    let mut found: Vec<SessionInfo> = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MAX_PAGES {
+        let request = ListSessionsRequest::new().cwd(cwd.clone()).cursor(cursor.clone());
+        let page = session.agent().list_sessions(request).await.map_err(|error| error.to_string())?;
+        // Not every agent takes the directory into account.
+        found.extend(page.sessions.into_iter().filter(|info| info.cwd == cwd));
+        if found.len() >= MAX_SESSIONS || page.next_cursor.is_none() || page.next_cursor == cursor {
+            break;
+        }
+        cursor = page.next_cursor;
+    }
+    found.truncate(MAX_SESSIONS);
+    found.sort_by(|one, other| other.updated_at.cmp(&one.updated_at));
+    Ok(found)
+}
+
+/// Returns the newest edits of a workspace, with their texts.
+pub(super) fn changes(workspace: &Workspace) -> Result<Listed, String> {
+    let changed = workspace.changes(&Selection::default()).map_err(|error| error.to_string())?;
+    let (changed, older) = newest(changed, MAX_CHANGES);
+    let mut room = MAX_CHANGE_BYTES;
+    let mut entries: Vec<Entry> = Vec::new();
+    for changed in changed.into_iter().rev() {
+        // Of an undo only what it took back is shown.
+        let (before, after) = match room {
+            room if room == 0 || !changed.change.reverses.is_empty() => (None, None),
+            _ => workspace.texts(changed.change.id).map_err(|error| error.to_string())?,
+        };
+        let bytes = [&before, &after].into_iter().flatten().map(String::len).sum();
+        room = room.saturating_sub(bytes);
+        entries.push(Entry { changed, before, after });
+    }
+    entries.reverse();
+    Ok(Listed { entries, older })
+}
+
+/// Says what came of an undo or a redo.
+pub(super) fn taken_back(what: &str, done: &TakenBack) -> String {
+    let changed = done.files.iter().filter(|file| file.changed).count();
+    let left = match done.left.len() {
+        0 => String::new(),
+        count => format!("; {count} could not be, as their text is not known"),
+    };
+    match changed {
+        1 => format!("{what} in 1 file{left}"),
+        count => format!("{what} in {count} files{left}"),
+    }
+}

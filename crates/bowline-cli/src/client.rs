@@ -1,0 +1,14 @@
+//! What `run` and `chat` share: a workspace that is opened, and an agent that it is served to.
+
+pub(crate) mod agents;
+pub(crate) mod arguments;
+mod last;
+pub(crate) mod launch;
+mod options;
+pub(crate) mod prompt;
+pub(crate) mod reopen;
+mod setting;
+mod trace;
+
+pub(crate) use arguments::ClientArguments;
+pub(crate) use launch::{Client, Launch};

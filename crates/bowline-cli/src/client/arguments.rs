@@ -1,0 +1,81 @@
+//! The options of `run` and `chat`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// How a workspace is served to an agent.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ClientArguments {
+    /// The agent: a command line, split as a shell would but run without one, or a name from `config.toml`
+    /// (`[agents.NAME]` with `command`, and `args` and `env` if they are needed). Without it: Bowline's own, in a process of
+    /// its own
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) agent: Option<String>,
+    /// The directory of the workspace, if it is not the current one
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// One more directory that the agent may use; with `:ro` at its end only to read. May be given several times
+    #[arg(long, value_name = "DIRECTORY[:ro]")]
+    pub(crate) add_dir: Vec<String>,
+    /// A file that is open in the editor. With `=TEXTFILE` that file's content is what the editor shows and has not saved.
+    /// May be given several times
+    #[arg(long, value_name = "FILE[=TEXTFILE]")]
+    pub(crate) open: Vec<String>,
+    /// The model that the agent should use, as the agent names it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) model: Option<String>,
+    /// The mode that the agent should work in, as the agent names it; Bowline's own has `read-only`, `ask`, `accept-edits`
+    /// and `full`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mode: Option<String>,
+    /// What is allowed without a question, where no rule of yours says otherwise
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) approve: Option<Approve>,
+    /// A file of rules that hold in place of yours
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Does not offer files to the agent: it has to find its own way, and what it does then cannot be kept from it
+    #[arg(long)]
+    pub(crate) no_fs: bool,
+    /// Does not offer terminals to the agent
+    #[arg(long)]
+    pub(crate) no_terminal: bool,
+    /// Offers files to read, and neither writing nor commands; denies what changes something, whatever else allows it
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Confines the commands that are run for the agent: the kernel lets them write in the directories of the workspace
+    /// alone, and use no network. Fails where it cannot (Linux before 6.2). What an agent runs by itself is not confined
+    #[arg(long)]
+    pub(crate) confine: bool,
+    /// An MCP server that the agent should use: a command line, or an URL for one that speaks HTTP. May be given several
+    /// times
+    #[arg(long, value_name = "NAME=COMMAND|URL")]
+    pub(crate) mcp: Vec<String>,
+    /// Goes on with a session: its id, or `last` for the one that this agent was in last here
+    #[arg(long, value_name = "ID|last")]
+    pub(crate) session: Option<String>,
+    /// Ends a turn that takes longer
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) timeout: Option<u64>,
+    /// Writes every message between here and the agent to a file, as it was sent: one a line, behind `> ` if it went to the
+    /// agent and `< ` if it came from there. The file lies outside of the workspace; a trace of before is overwritten, and
+    /// nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+/// What is allowed without a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Approve {
+    /// Everything
+    All,
+    /// Reading, and changing files of the workspace; commands are asked about
+    Edits,
+    /// Reading; everything else is denied
+    Reads,
+    /// Reading; everything else is asked about
+    Ask,
+    /// Nothing
+    None,
+}

@@ -1,0 +1,355 @@
+//! Opening a workspace, starting an agent for it, and opening a session: once, and again when the agent has died.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bowline_host::{Connection, FrontEnd, Host, HostError, Session, SessionOptions, Settings};
+use bowline_state::display;
+use bowline_state::failure::quote;
+use bowline_state::schema::v1::{AuthMethod, InitializeResponse};
+use bowline_wire::{AgentExit, CallError, Grace, Tap};
+use bowline_workspace::roots::RootSpec;
+use bowline_workspace::terminals::supervisor::Confinable;
+use bowline_workspace::terminals::{self, Supervisor, TerminalError};
+use bowline_workspace::workspace::Workspace;
+use futures_util::FutureExt as _;
+
+use super::agents::AgentCommand;
+use super::last::LastSessions;
+use super::reopen::{self, Reopen};
+use super::trace::{Taps, Trace};
+use super::{ClientArguments, options, setting};
+use crate::SUPERVISOR;
+use crate::ending::Ending;
+use crate::places::Places;
+
+/// How long an agent may take to start, and to open a session. Some load for long the first time.
+const START: Duration = Duration::from_secs(60);
+
+/// So many lines of what an agent wrote to stderr are shown when it failed.
+const LAST_LINES: usize = 15;
+
+/// The code of an error that says that one has to log in.
+const AUTH_REQUIRED: i32 = -32000;
+
+/// A workspace that is open, and how to start the agent that it is served to.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// The workspace, its rules and its log.
+    pub(crate) host: Host,
+    /// What sessions are opened with.
+    pub(crate) options: SessionOptions,
+    /// How sessions of before are opened.
+    pub(crate) reopen: Reopen,
+    /// The agent.
+    pub(crate) agent: AgentCommand,
+    arguments: ClientArguments,
+    cwd: PathBuf,
+    last: LastSessions,
+}
+
+/// An agent that runs, and the session that is open with it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// The connection to the agent.
+    pub(crate) connection: Connection,
+    /// The session.
+    pub(crate) session: Session,
+}
+
+impl Launch {
+    /// Opens the workspace, with the documents that are open in it.
+    #[allow(dead_code, reason = "not every command listens to the messages")]
+    pub(crate) async fn open(
+        arguments: ClientArguments,
+        places: &Places,
+        front_end: Arc<dyn FrontEnd>,
+    ) -> Result<Self, Ending> {
+        Self::open_with(arguments, places, front_end, Vec::new()).await
+    }
+
+    /// Does the same, with somebody who hears every message.
+    pub(crate) async fn open_with(
+        arguments: ClientArguments,
+        places: &Places,
+        front_end: Arc<dyn FrontEnd>,
+        mut taps: Vec<Arc<dyn Tap>>,
+    ) -> Result<Self, Ending> {
+        if arguments.timeout == Some(0) {
+            return Err(Ending::Usage(
+                "--timeout 0 would leave no time: give it a second at least".to_owned(),
+            ));
+        }
+        let current = std::env::current_dir().context("cannot find the current directory")?;
+        let search = std::env::var_os("PATH");
+        let wanted = current.join(arguments.cwd.as_deref().unwrap_or(Path::new("")));
+        let cwd = wanted.canonicalize().map_err(|error| {
+            Ending::Usage(format!("cannot use the directory {}: {error}", wanted.display()))
+        })?;
+        let config = places.config.join("config.toml");
+        let agent = AgentCommand::of(&arguments, &config, search.as_ref())?;
+        let servers = arguments.mcp.iter().map(|text| options::mcp_server(text, search.as_ref()));
+        let mcp_servers = servers.collect::<Result<_, _>>()?;
+        let mut settings = Settings::new(terminals()?);
+        settings.offer = options::offer(&arguments);
+        settings.preset = arguments.approve.map(options::preset);
+        settings.rules = options::rules(&arguments)?;
+        settings.more_roots =
+            arguments.add_dir.iter().map(|text| options::directory(text, &current)).collect();
+        let mut roots = settings.more_roots.clone();
+        roots.push(RootSpec::writable(cwd.to_string_lossy()));
+        settings.terminals.confinement =
+            options::confinement(&arguments, &roots, Confinable::of_this_system)?;
+        if let Some(file) = &arguments.trace {
+            let roots = roots.iter().filter_map(|root| Path::new(&root.path).canonicalize().ok());
+            taps.push(Arc::new(Trace::begin(&current.join(file), &roots.collect::<Vec<_>>())?));
+        }
+        settings.tap = (!taps.is_empty()).then(|| Arc::new(Taps(taps)) as Arc<dyn Tap>);
+        settings.greeting = Some(START);
+        let policy = match &arguments.policy {
+            None => places.config.join("policy.toml"),
+            Some(file) => {
+                let file = current.join(file);
+                file.canonicalize().map_err(|error| {
+                    Ending::Usage(format!("cannot read the rules {}: {error}", file.display()))
+                })?
+            }
+        };
+        let kept =
+            bowline_host::Places { state: places.state.clone(), policy, anchors: places.anchors.clone() };
+        let project = cwd.clone();
+        let opening = tokio::task::spawn_blocking(move || Host::open(&project, &kept, front_end, settings));
+        let host = opening.await.context("the workspace cannot be opened")?.map_err(|error| match error {
+            HostError::Roots(error) => Ending::Usage(error.to_string()),
+            error @ HostError::NotUtf8(_) => Ending::Usage(error.to_string()),
+            other => Ending::Failed(anyhow::anyhow!("{other}")),
+        })?;
+        for text in &arguments.open {
+            open_document(&host, text, &current, &cwd)?;
+        }
+        let last = LastSessions::in_directory(&Workspace::journal_directory(
+            &places.state,
+            host.workspace().roots(),
+        ));
+        let options = SessionOptions { mcp_servers, ..SessionOptions::default() };
+        Ok(Self { host, options, reopen: Reopen::default(), agent, arguments, cwd, last })
+    }
+
+    /// Returns the directory of the workspace.
+    pub(crate) fn cwd(&self) -> &Path {
+        &self.cwd
+    }
+
+    /// Starts the agent and opens the session that the arguments ask for: a new one, `last`, or one by its id.
+    pub(crate) async fn start(&self) -> Result<Client, Ending> {
+        let session = self.arguments.session.clone();
+        self.start_with(session.as_deref()).await
+    }
+
+    /// Starts the agent and opens a session: a new one, `last`, or one by its id. For an agent that has died, and for
+    /// going from one session to another.
+    pub(crate) async fn start_with(&self, session: Option<&str>) -> Result<Client, Ending> {
+        let program = self.agent.program(&self.cwd, std::env::vars_os())?;
+        let spawned = self.host.spawn_supervised(program).await;
+        let connection = spawned.map_err(not_started)?;
+        let opened = tokio::time::timeout(START, self.open_session(&connection, session)).await;
+        let opened = opened.unwrap_or_else(|_| {
+            let seconds = START.as_secs();
+            Err(Ending::Failed(anyhow::anyhow!("the agent did not open a session within {seconds} s")))
+        });
+        match opened {
+            Ok(session) => Ok(Client { connection, session }),
+            Err(ending) => {
+                let has_died = has_ended(&connection);
+                let mut exit = connection.shutdown(Grace::default()).await;
+                if let Some(exit) = exit.as_mut().filter(|_| !has_died) {
+                    // How it ended when it was told to says nothing.
+                    exit.status = None;
+                }
+                Err(match ending {
+                    Ending::Failed(why) => with_last_words(why, exit.as_ref()),
+                    other => other,
+                })
+            }
+        }
+    }
+
+    /// Remembers a session in which something is said as the agent's last one here.
+    pub(crate) fn remember(&self, session: &Session) {
+        // Who cannot be remembered can still be named.
+        self.last.remember(&self.agent.name, &session.id().0).ok();
+    }
+
+    async fn open_session(&self, connection: &Connection, session: Option<&str>) -> Result<Session, Ending> {
+        let options = self.options.clone();
+        let cwd = self.host.workspace().roots().cwd();
+        let session = match session {
+            None => {
+                let opened = connection.new_session(options).await;
+                opened.map_err(|error| failed_to_open(connection, error))?
+            }
+            Some("last") => {
+                let id = reopen::last(connection, cwd, &self.agent.name, &self.last).await?;
+                reopen::open(connection, cwd, &id, self.reopen, options).await?
+            }
+            Some(id) => reopen::open(connection, cwd, id, self.reopen, options).await?,
+        };
+        if let Some(model) = &self.arguments.model {
+            setting::model(&session, model).await?;
+        }
+        if let Some(mode) = &self.arguments.mode {
+            setting::mode(&session, mode).await?;
+        }
+        Ok(session)
+    }
+}
+
+impl Client {
+    /// Ends the agent and all it runs.
+    pub(crate) async fn end(self, grace: Grace) -> Option<AgentExit> {
+        self.connection.shutdown(grace).await
+    }
+}
+
+/// Says why a session was not opened.
+pub(super) fn failed_to_open(connection: &Connection, error: HostError) -> Ending {
+    match error {
+        HostError::Call(CallError::Refused(refusal)) if i32::from(refusal.code) == AUTH_REQUIRED => {
+            Ending::Failed(anyhow::anyhow!("{}", log_in(&connection.initialized().auth_methods)))
+        }
+        HostError::Call(CallError::Refused(refusal)) => {
+            Ending::Failed(anyhow::anyhow!("the agent did not open a session: {}", told(&refusal)))
+        }
+        other => Ending::Failed(anyhow::anyhow!("the agent did not open a session: {other}")),
+    }
+}
+
+/// Says why a turn failed.
+pub(crate) fn failed_to_prompt(initialized: &InitializeResponse, error: HostError) -> Ending {
+    match error {
+        HostError::Call(CallError::Refused(refusal)) if i32::from(refusal.code) == AUTH_REQUIRED => {
+            Ending::Failed(anyhow::anyhow!("{}", log_in(&initialized.auth_methods)))
+        }
+        HostError::Call(CallError::Refused(refusal)) => {
+            Ending::Failed(anyhow::anyhow!("the agent failed: {}", told(&refusal)))
+        }
+        other => Ending::Failed(anyhow::anyhow!("the turn failed: {other}")),
+    }
+}
+
+/// Returns what an agent's error says.
+fn told(refusal: &bowline_state::schema::v1::Error) -> String {
+    let detail = match &refusal.data {
+        None | Some(serde_json::Value::Null) => String::new(),
+        Some(serde_json::Value::String(text)) => format!(" ({})", quote(text)),
+        Some(data) => format!(" ({})", quote(&data.to_string())),
+    };
+    format!("{}{detail}", quote(&refusal.message))
+}
+
+/// Says how to log in.
+fn log_in(methods: &[AuthMethod]) -> String {
+    let method = |method: &AuthMethod| {
+        let (name, description) = match method {
+            AuthMethod::Terminal(method) => (&method.name, &method.description),
+            AuthMethod::Agent(method) => (&method.name, &method.description),
+            // A way of a later protocol has an id at least.
+            other => return quote(&other.id().0),
+        };
+        match description {
+            Some(description) => format!("{} ({})", quote(name), quote(description)),
+            None => quote(name),
+        }
+    };
+    let offered: Vec<String> = methods.iter().map(method).collect();
+    match offered.as_slice() {
+        [] => "the agent wants you to log in first, and does not say how: start its own program for that"
+            .to_owned(),
+        _ => format!(
+            "the agent wants you to log in first: start its own program for that, or set its key. It offers: {}",
+            offered.join("; ")
+        ),
+    }
+}
+
+fn not_started(error: HostError) -> Ending {
+    match error {
+        HostError::NotMet { why: CallError::Closed, exit } => {
+            let why = "the agent ended before it answered: is it one that speaks ACP?";
+            with_last_words(anyhow::anyhow!(why), Some(&exit))
+        }
+        HostError::NotMet { why, exit } => {
+            let why = anyhow::anyhow!("{}", quote(&why.to_string()));
+            let exit = AgentExit { status: None, ..*exit };
+            with_last_words(why.context("the agent did not start"), Some(&exit))
+        }
+        HostError::Silent { seconds, exit } => {
+            let why = format!("the agent did not answer within {seconds} s: is it one that speaks ACP?");
+            with_last_words(anyhow::anyhow!(why), exit.as_deref())
+        }
+        HostError::Supervise(error) => match error {
+            TerminalError::NoProgram(program) if Path::new(&program).exists() => Ending::Usage(format!(
+                "cannot start the agent {}: there is no program that its first line names",
+                quote(&program)
+            )),
+            TerminalError::NoProgram(program) => {
+                Ending::Usage(format!("cannot start the agent {}: there is no such program", quote(&program)))
+            }
+            TerminalError::NotExecutable(program) => Ending::Usage(format!(
+                "cannot start the agent {}: it is no program, or may not be run",
+                quote(&program)
+            )),
+            TerminalError::System { program, why } => {
+                Ending::Failed(anyhow::anyhow!("cannot start the agent {}: {}", quote(&program), quote(&why)))
+            }
+            other => Ending::Failed(anyhow::anyhow!("cannot start the agent: {other}")),
+        },
+        // Each of these has its cause in its own words.
+        other => Ending::Failed(anyhow::anyhow!("{other}")),
+    }
+}
+
+/// Says whether an agent has closed its connection.
+pub(crate) fn has_ended(connection: &Connection) -> bool {
+    connection.agent().caller().closed().now_or_never().is_some()
+}
+
+/// Adds how an agent ended, and what it wrote last, safe to show.
+pub(crate) fn with_last_words(why: anyhow::Error, exit: Option<&AgentExit>) -> Ending {
+    let Some(exit) = exit else { return Ending::Failed(why) };
+    let mut text = format!("{why:#}");
+    if let Some(status) = exit.status.filter(|status| !status.success()) {
+        text += &format!("; it ended with {status}");
+    }
+    let lines: Vec<&str> = exit.stderr.trim_end().lines().collect();
+    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    if !last.is_empty() {
+        text += "; its last words:";
+        for line in last {
+            text += &format!("\n  {}", display::line(line, 500));
+        }
+    }
+    Ending::Failed(anyhow::anyhow!(text))
+}
+
+fn terminals() -> anyhow::Result<terminals::Settings> {
+    let program = std::env::current_exe().context("cannot find the bowline program")?;
+    let supervisor = Supervisor { program, args: vec![SUPERVISOR.into()] };
+    let mut settings = terminals::Settings::inheriting(supervisor, std::env::vars_os());
+    settings.temporary = std::env::temp_dir();
+    Ok(settings)
+}
+
+fn open_document(host: &Host, text: &str, current: &Path, cwd: &Path) -> Result<(), Ending> {
+    let (file, shown) =
+        options::opened(text, current, cwd).map_err(|error| Ending::Usage(format!("{error:#}")))?;
+    let path = file.to_string_lossy();
+    let cannot = |error| Ending::Usage(format!("cannot open {}: {error}", quote(&path)));
+    let document = host.workspace().open_document(&path).map_err(cannot)?;
+    if let Some(shown) = shown {
+        host.workspace().change_document(&path, shown, document.revision).map_err(cannot)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,185 @@
+//! The options of `run` and `chat` that are more than a word, read into what the host takes.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use bowline_host::Offer;
+use bowline_state::failure::quote;
+use bowline_state::mode::Mode;
+use bowline_state::operation::Kind;
+use bowline_state::paths::RootMode;
+use bowline_state::policy::{Effect, Kinds, Lifetime, Matcher, Preset, Rule, RuleSpec, Source};
+use bowline_state::schema::v1::{McpServer, McpServerHttp, McpServerStdio};
+use bowline_workspace::roots::RootSpec;
+use bowline_workspace::terminals::Confinement;
+use bowline_workspace::terminals::supervisor::Confinable;
+
+use super::agents;
+use super::arguments::{Approve, ClientArguments};
+use crate::ending::Ending;
+
+/// Returns what the agent is told that it may ask for.
+pub(super) fn offer(arguments: &ClientArguments) -> Offer {
+    Offer {
+        read: !arguments.no_fs,
+        write: !arguments.no_fs && !arguments.read_only,
+        terminal: !arguments.no_terminal && !arguments.read_only,
+        elicitation: true,
+    }
+}
+
+/// Returns what holds where no rule matches.
+pub(super) fn preset(approve: Approve) -> Preset {
+    match approve {
+        Approve::All => Preset::Full,
+        Approve::Edits => Preset::AcceptEdits,
+        Approve::Reads => Preset::ReadOnly,
+        Approve::Ask => Preset::Ask,
+        Approve::None => Preset::Deny,
+    }
+}
+
+/// Which modes Bowline's own agent works in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Modes {
+    /// The one that it begins in, if one is named.
+    pub(super) first: Option<Mode>,
+    /// The widest that it can be switched to.
+    pub(super) widest: Mode,
+}
+
+/// Returns the modes that Bowline's own agent works in.
+///
+/// What it is not offered it does by itself, on the same disk, and what its mode allows it does not ask about. So no mode
+/// may be wider than what the other options allow.
+pub(super) fn own_modes(arguments: &ClientArguments) -> Result<Modes, Ending> {
+    let read = |mode: &String| {
+        Mode::of(mode).ok_or_else(|| {
+            let known = Mode::ALL.map(Mode::id).join(", ");
+            Ending::Usage(format!("there is no mode {}: it has {known}", quote(mode)))
+        })
+    };
+    let first = arguments.mode.as_ref().map(read).transpose()?;
+    if arguments.read_only {
+        return match first {
+            None | Some(Mode::ReadOnly) => Ok(Modes { first: Some(Mode::ReadOnly), widest: Mode::ReadOnly }),
+            Some(mode) => Err(Ending::Usage(format!(
+                "--read-only and --mode {} contradict each other: leave one of them out",
+                mode.id()
+            ))),
+        };
+    }
+    let alone = [(arguments.no_fs, "--no-fs"), (arguments.no_terminal, "--no-terminal")];
+    let alone = alone.into_iter().find_map(|(given, flag)| given.then_some(flag));
+    let (Some(flag), Some(approve)) = (alone, arguments.approve) else {
+        return Ok(Modes { first, widest: Mode::Full });
+    };
+    let (widest, word) = match approve {
+        Approve::All => (Mode::Full, "all"),
+        Approve::Edits => (Mode::AcceptEdits, "edits"),
+        // In this mode it asks, and is told no.
+        Approve::Ask => (Mode::Ask, "ask"),
+        Approve::Reads => (Mode::Ask, "reads"),
+        // Nobody is asked about what the agent reads by itself.
+        Approve::None if arguments.no_fs => {
+            return Err(Ending::Usage(
+                "--approve none cannot be kept with --no-fs, as the agent reads by itself: leave one of them out"
+                    .to_owned(),
+            ));
+        }
+        Approve::None => (Mode::Ask, "none"),
+    };
+    match first {
+        Some(mode) if mode > widest => Err(Ending::Usage(format!(
+            "--mode {} allows more than --approve {word}, and with {flag} the agent acts by itself: leave out --mode",
+            mode.id()
+        ))),
+        first => Ok(Modes { first, widest }),
+    }
+}
+
+/// Returns what commands are confined to, if they should be.
+pub(super) fn confinement(
+    arguments: &ClientArguments,
+    roots: &[RootSpec],
+    confinable: impl FnOnce() -> Confinable,
+) -> Result<Option<Confinement>, Ending> {
+    if !arguments.confine {
+        return Ok(None);
+    }
+    let Confinable { files, network } = confinable();
+    if let Err(why) = files.map(drop).and(network) {
+        let what = "commands cannot be confined here: leave out --confine, or offer none with --no-terminal";
+        return Err(Ending::Failed(anyhow::anyhow!("{}", quote(&why)).context(what)));
+    }
+    let writable = roots.iter().filter(|root| root.mode == RootMode::Writable);
+    let writable = writable.map(|root| PathBuf::from(&root.path)).collect();
+    Ok(Some(Confinement { writable, network: false }))
+}
+
+/// Returns the rules that options make. What only reads is denied the rest, whatever else allows it: an agent that has
+/// means of its own asks before it uses them.
+pub(super) fn rules(arguments: &ClientArguments) -> anyhow::Result<Vec<Rule>> {
+    if !arguments.read_only {
+        return Ok(Vec::new());
+    }
+    let rule = Rule::new(RuleSpec {
+        effect: Effect::Deny,
+        kinds: [Kind::Write, Kind::Delete, Kind::Execute].into_iter().collect::<Kinds>(),
+        matcher: Matcher::Everything,
+        lifetime: Lifetime::Always,
+        expires: None,
+        source: Source::Flag,
+        note: Some("--read-only".to_owned()),
+    })?;
+    Ok(vec![rule])
+}
+
+/// Reads `DIRECTORY` or `DIRECTORY:ro`.
+pub(super) fn directory(text: &str, current: &Path) -> RootSpec {
+    match text.strip_suffix(":ro") {
+        Some(path) => RootSpec::read_only(current.join(path).to_string_lossy()),
+        None => RootSpec::writable(current.join(text).to_string_lossy()),
+    }
+}
+
+/// Reads `FILE` or `FILE=TEXTFILE`: a file, and the text that the editor shows of it.
+pub(super) fn opened(text: &str, current: &Path, cwd: &Path) -> anyhow::Result<(PathBuf, Option<String>)> {
+    // A name may have an equals sign in it.
+    let (file, shown) = match text.split_once('=') {
+        Some((file, shown)) if !cwd.join(text).exists() => (file, Some(shown)),
+        _ => (text, None),
+    };
+    let text = match shown {
+        None => None,
+        Some(shown) => {
+            let path = current.join(shown);
+            let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text = String::from_utf8(bytes).with_context(|| format!("cannot use {}", path.display()))?;
+            Some(text)
+        }
+    };
+    Ok((cwd.join(file), text))
+}
+
+/// Reads `NAME=COMMAND` or `NAME=URL`.
+pub(super) fn mcp_server(text: &str, search: Option<&OsString>) -> Result<McpServer, Ending> {
+    let named = text.split_once('=').filter(|(name, what)| !name.is_empty() && !what.trim().is_empty());
+    let Some((name, what)) = named else {
+        let example = "write it as NAME=COMMAND or NAME=URL";
+        return Err(Ending::Usage(format!("{} is no MCP server: {example}", quote(text))));
+    };
+    if what.starts_with("http://") || what.starts_with("https://") {
+        return Ok(McpServer::Http(McpServerHttp::new(name, what)));
+    }
+    let mut words = agents::words(what)?.into_iter();
+    let program = words.next().unwrap_or_default();
+    // The protocol has whole names of programs, and an agent may have another PATH.
+    let command = match agents::find(&program, search) {
+        Some(found) if !program.contains('/') => found,
+        _ => PathBuf::from(program),
+    };
+    let command = std::path::absolute(&command).unwrap_or(command);
+    Ok(McpServer::Stdio(McpServerStdio::new(name, command).args(words.collect())))
+}

@@ -1,0 +1,99 @@
+//! `bowline doctor`: what works, what does not, and what to do about it.
+
+mod agent;
+mod machine;
+mod models;
+mod own;
+mod report;
+mod serving;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+
+use crate::agent::signalled;
+use crate::ending::Ending;
+use crate::places::Places;
+use report::{Report, Style};
+
+/// What is asked for.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER)]
+pub(crate) struct DoctorArguments {
+    /// The directory of the workspace, if it is not the current one
+    #[arg(long, value_name = "DIRECTORY")]
+    cwd: Option<PathBuf>,
+    /// Writes one JSON document for programs
+    #[arg(long)]
+    json: bool,
+    /// Also asks over the network whether the servers of models are there. No key is sent
+    #[arg(long)]
+    online: bool,
+    /// How many seconds an agent may take for each answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
+    timeout: u64,
+    /// An agent to be started and looked at: how it starts, what it can do, whether a session opens. It is ended again,
+    /// with all that it started
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+const AFTER: &str = "\
+Lines begin with ✓ where all is well, with ! where something is missing that you may want, and with ✗ where something is
+broken. The exit code is 0 if nothing is broken, else 1.
+
+Examples:
+  bowline doctor
+  bowline doctor --json | jq .sections
+  bowline doctor -- gemini --acp
+  bowline doctor -- bowline agent --shell";
+
+/// Looks at everything, and tells.
+pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), Ending> {
+    let cwd = match &arguments.cwd {
+        Some(cwd) => {
+            std::path::absolute(cwd).context("the current directory is gone: name another with --cwd")?
+        }
+        None => std::env::current_dir().context("the current directory is gone: name another with --cwd")?,
+    };
+    let mut report = Report::default();
+    let places = Places::of(|name| std::env::var_os(name));
+    report.add(own::versions());
+    report.add(own::directories(&places, &cwd));
+    if let Ok(places) = &places {
+        report.add(own::rules(places, &cwd));
+        report.add(own::workspace(places, &cwd));
+        report.add(models::look(places, arguments.online).await);
+        report.add(own::configuration(places));
+    }
+    report.add(machine::look());
+    report.add(serving::look());
+    if arguments.command.is_empty() {
+        report.add(serving::questions());
+    } else {
+        let patience = Duration::from_secs(arguments.timeout);
+        // Who gives up takes the agent along.
+        report.add(tokio::select! {
+            looked = agent::look(&arguments.command, patience) => looked,
+            _ = signalled() => return Err(Ending::Interrupted),
+        });
+    }
+    let mut out = std::io::stdout();
+    let text = if arguments.json {
+        report.json()
+    } else {
+        let is_coloured =
+            out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        report.text(if is_coloured { Style::Coloured } else { Style::Plain })
+    };
+    // Who does not read on has seen enough.
+    out.write_all(text.as_bytes()).ok();
+    match report.broken() {
+        0 => Ok(()),
+        1 => Err(anyhow!("one thing is broken: see ✗ above").into()),
+        many => Err(anyhow!("{many} things are broken: see ✗ above").into()),
+    }
+}

@@ -1,0 +1,288 @@
+//! What is Bowline's own: its versions, its directories, the user's rules, the workspace here.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use bowline_state::version;
+use bowline_workspace::audit;
+use bowline_workspace::journal::{self, Condition};
+use bowline_workspace::policy::PolicyFile;
+use bowline_workspace::roots::{RootSpec, Roots};
+use bowline_workspace::watch::{Watch, WatchError, WatchOptions};
+use bowline_workspace::workspace::Workspace;
+
+use super::report::Section;
+use crate::places::Places;
+
+/// As many findings of an audit log are told.
+const MAX_FINDINGS: usize = 3;
+
+/// Looks at versions.
+pub(super) fn versions() -> Section {
+    let mut section = Section::new("Bowline");
+    let program = std::env::current_exe().map_or_else(|_| "?".to_owned(), |path| path.display().to_string());
+    section.well(format!("bowline {}, {program}", env!("CARGO_PKG_VERSION")));
+    let spoken: Vec<String> = version::SUPPORTED.iter().map(ToString::to_string).collect();
+    section.well(format!(
+        "speaks version {} of the Agent Client Protocol (its schema {})",
+        spoken.join(", "),
+        schema()
+    ));
+    section
+}
+
+/// Returns the version of the protocol's schema that this was built with, which the workspace's manifest fixes.
+fn schema() -> &'static str {
+    let manifest = include_str!("../../../../Cargo.toml");
+    let line = manifest.lines().find(|line| line.starts_with("agent-client-protocol-schema = "));
+    let version = line.and_then(|line| line.split("version = \"=").nth(1)?.split('"').next());
+    version.unwrap_or("of unknown version")
+}
+
+/// Looks at the user's directories.
+pub(super) fn directories(places: &Result<Places>, cwd: &Path) -> Section {
+    let mut section = Section::new("Directories");
+    let places = match places {
+        Ok(places) => places,
+        Err(error) => {
+            section.broken("there is no place for what Bowline keeps", error.to_string());
+            return section;
+        }
+    };
+    let all = [
+        ("state", &places.state, "XDG_STATE_HOME", Holds::Texts),
+        ("configuration", &places.config, "XDG_CONFIG_HOME", Holds::Settings),
+        ("anchors", &places.anchors, "XDG_DATA_HOME", Holds::Settings),
+    ];
+    for (name, path, variable, holds) in all {
+        directory(&mut section, (name, variable, holds), path, cwd);
+    }
+    section
+}
+
+/// What a directory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    /// What users and agents wrote: nobody else's business.
+    Texts,
+    /// What others may know, and may not change.
+    Settings,
+}
+
+fn directory(section: &mut Section, (name, variable, holds): (&str, &str, Holds), path: &Path, cwd: &Path) {
+    let shown = path.display();
+    let own =
+        path.ancestors().find_map(|part| Some(part.canonicalize().ok()?.join(path.strip_prefix(part).ok()?)));
+    let workspace = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+    if own.is_some_and(|own| own.starts_with(&workspace)) {
+        section.broken(
+            format!("{name}: {shown} lies inside the workspace, where an agent could change it"),
+            format!(
+                "work in a directory below {}, or set {variable} to one outside of it",
+                workspace.display()
+            ),
+        );
+        return;
+    }
+    let metadata = match path.metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let parent = path.ancestors().skip(1).find(|parent| parent.exists()).unwrap_or(Path::new("/"));
+            match tempfile::tempfile_in(parent) {
+                Ok(_) => section.well(format!("{name}: {shown} is made when it is needed")),
+                Err(error) => section.broken(
+                    format!("{name}: {shown} cannot be made: {}: {error}", parent.display()),
+                    format!("make {} writable, or set {variable} to a directory that is", parent.display()),
+                ),
+            };
+            return;
+        }
+        Err(error) => {
+            section.broken(
+                format!("{name}: {shown}: {error}"),
+                format!("set {variable} to a directory of yours"),
+            );
+            return;
+        }
+    };
+    if !metadata.is_dir() {
+        section.broken(format!("{name}: {shown} is no directory"), "move it out of the way");
+        return;
+    }
+    if let Err(error) = tempfile::tempfile_in(path) {
+        section.broken(format!("{name}: {shown} cannot be written: {error}"), format!("chmod u+rwx {shown}"));
+        return;
+    }
+    let mode = metadata.permissions().mode();
+    if mode & 0o022 != 0 {
+        section.broken(format!("{name}: {shown} can be changed by others"), format!("chmod go-rwx {shown}"));
+    } else if mode & 0o055 != 0 && holds == Holds::Texts {
+        section.lacking(format!("{name}: {shown} can be read by others"), format!("chmod go-rwx {shown}"));
+    } else {
+        section.well(format!("{name}: {shown}"));
+    }
+}
+
+/// Looks at the user's rules, as they hold here.
+pub(super) fn rules(places: &Places, cwd: &Path) -> Section {
+    let mut section = Section::new("Rules");
+    let path = places.config.join("policy.toml");
+    let root = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+    let stated = PolicyFile::open(&path, std::slice::from_ref(&root)).and_then(|file| file.stated());
+    match stated {
+        Ok((policy, stated)) => {
+            let count = match policy.rules.len() {
+                0 => "no rules".to_owned(),
+                1 => "one rule".to_owned(),
+                many => format!("{many} rules"),
+            };
+            let preset = policy.preset;
+            let by = if stated.is_some() { "" } else { ", as nothing else is said" };
+            let file =
+                if path.exists() { path.display().to_string() } else { format!("no {}", path.display()) };
+            section.well(format!("{file}: {count} for this workspace, and preset {preset}{by}"));
+        }
+        Err(error) => {
+            section.broken(error.to_string(), "until that is put right agents may do nothing here");
+        }
+    }
+    section
+}
+
+/// Looks at the workspace, its journal and its audit log.
+pub(super) fn workspace(places: &Places, cwd: &Path) -> Section {
+    let mut section = Section::new("This workspace");
+    let roots = match Roots::open(&RootSpec::writable(cwd.to_string_lossy()), &[]) {
+        Ok(roots) => roots,
+        Err(error) => {
+            section.broken(error.to_string(), "name another directory with --cwd");
+            return section;
+        }
+    };
+    section.well(format!("directory: {}", roots.cwd()));
+    let git = Path::new(roots.cwd()).ancestors().find(|directory| directory.join(".git").exists());
+    section.well(match git {
+        Some(directory) => format!("git: yes, in {}", directory.display()),
+        None => "git: none; changes are kept and undone without it".to_owned(),
+    });
+    let own = Workspace::journal_directory(&places.state, &roots);
+    look_at_journal(&mut section, &own);
+    let anchor = places.anchors.join(own.file_name().unwrap_or_default());
+    look_at_log(&mut section, &own.join("audit"), &anchor);
+    look_at_watches(&mut section, &roots);
+    section
+}
+
+fn look_at_journal(section: &mut Section, directory: &Path) {
+    let shown = directory.display();
+    match journal::examine(directory) {
+        Ok(Condition::Missing) => section.plain("journal: none yet"),
+        Ok(Condition::Usable { changes: 1, .. }) => section.well(format!("journal: one change, in {shown}")),
+        Ok(Condition::Usable { changes, .. }) => section.well(format!("journal: {changes} changes, in {shown}")),
+        Ok(Condition::Unusable(why)) => section.broken(
+            format!("journal: {shown}: {why}"),
+            "what it tells of cannot be undone; whoever opens it next sets it aside whole and begins a new one",
+        ),
+        Err(error) => section.broken(format!("journal: {error}"), ""),
+    };
+}
+
+fn look_at_log(section: &mut Section, directory: &Path, anchor: &Path) {
+    let report = match audit::verify(directory, anchor) {
+        Ok(report) => report,
+        Err(error) => {
+            section.broken(format!("audit log: {error}"), "");
+            return;
+        }
+    };
+    let entries = match report.entries {
+        0 if report.is_intact() => {
+            section.plain("audit log: none yet");
+            return;
+        }
+        1 => "one entry".to_owned(),
+        many => format!("{many} entries"),
+    };
+    let finding = if report.is_intact() {
+        section.well(format!("audit log: {entries}, as they were written"))
+    } else if report.is_unharmed() {
+        section.lacking(
+            format!("audit log: {entries}, and what a crash left"),
+            "nothing is missing; the next entry says so too",
+        )
+    } else {
+        section.broken(
+            format!("audit log: {entries}, and not as they were written"),
+            "somebody changed the log: `bowline audit verify` tells all of it",
+        )
+    };
+    for found in report.findings.iter().take(MAX_FINDINGS) {
+        finding.detail(found.to_string());
+    }
+}
+
+fn look_at_watches(section: &mut Section, roots: &Roots) {
+    let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches");
+    let limit = limit.map_or_else(|_| "?".to_owned(), |text| text.trim().to_owned());
+    match Watch::start(roots, WatchOptions::default()) {
+        Ok(_) => section.well(format!("watches: the system tells what changes here (it has {limit} in all)")),
+        Err(WatchError::Limit) => section.lacking(
+            "watches: the system has none left, so all files are looked at after every command",
+            format!("raise fs.inotify.max_user_watches, which is {limit}"),
+        ),
+        Err(error) => section.lacking(
+            format!("watches: {error}, so all files are looked at after every command"),
+            "name a smaller directory with --cwd, or leave it so",
+        ),
+    };
+}
+
+/// Looks at the user's configuration of agents.
+pub(super) fn configuration(places: &Places) -> Section {
+    let mut section = Section::new("Agents and MCP servers");
+    let path: PathBuf = places.config.join("config.toml");
+    let shown = path.display();
+    match std::fs::read_to_string(&path) {
+        Ok(text) => match text.parse::<toml_edit::DocumentMut>() {
+            Ok(document) => {
+                let agents = document.get("agents").and_then(|agents| agents.as_table_like());
+                let names: Vec<String> = agents
+                    .map(|agents| agents.iter().map(|(name, _)| name.to_owned()).collect())
+                    .unwrap_or_default();
+                match names.as_slice() {
+                    [] => section.well(format!("{shown} names no agents")),
+                    names => section.well(format!("{shown} names the agents {}", names.join(", "))),
+                };
+            }
+            Err(error) => {
+                let why = error.to_string();
+                section
+                    .broken(
+                        format!("{shown} is not TOML"),
+                        "repair it: until then its agents cannot be started",
+                    )
+                    .quote(&why, 8);
+            }
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            section.plain(format!("no {shown}: agents are named by their command line"));
+        }
+        Err(error) => {
+            section.broken(format!("{shown}: {error}"), "make it a file that you can read");
+        }
+    }
+    section.plain(
+        "MCP servers: those that an editor names for a session, or --mcp of run and chat; none are kept here",
+    );
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_schema_is_known() {
+        assert!(super::schema().starts_with(|c: char| c.is_ascii_digit()), "{}", super::schema());
+    }
+}

@@ -1,0 +1,101 @@
+//! The secret of a server that listens.
+
+use std::fs::{File, Permissions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use crate::ending::Ending;
+
+/// A token that somebody else chose has at least so many bytes, and at most.
+const SHORTEST: usize = 16;
+const LONGEST: usize = 1024;
+
+/// Returns the token that a file holds, or a new one, which is written to the file if one is named.
+pub(super) fn of(file: Option<&Path>) -> Result<String, Ending> {
+    let Some(file) = file else { return Ok(new()?) };
+    match read(file)? {
+        Some(token) => Ok(token),
+        None => {
+            let token = new()?;
+            write(file, &token).with_context(|| format!("cannot write the token to {}", file.display()))?;
+            Ok(token)
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>, Ending> {
+    let failed = |why: String| Ending::Usage(format!("--token-file {}: {why}", path.display()));
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error.to_string())),
+    };
+    let found = file.metadata().map_err(|error| failed(error.to_string()))?;
+    let mut text = String::new();
+    let read = file.take(LONGEST as u64 + 1).read_to_string(&mut text);
+    read.map_err(|error| failed(error.to_string()))?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Ok(None);
+    }
+    if found.mode() & 0o077 != 0 {
+        return Err(failed("others can read it: make it yours alone with `chmod 600`".to_owned()));
+    }
+    let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_plain || !(SHORTEST..=LONGEST).contains(&token.len()) {
+        return Err(failed(format!(
+            "a token has {SHORTEST} to {LONGEST} letters and digits: empty the file for a new one"
+        )));
+    }
+    Ok(Some(token.to_owned()))
+}
+
+fn write(path: &Path, token: &str) -> anyhow::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Nobody else can read it at any moment.
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.as_file().set_permissions(Permissions::from_mode(0o600))?;
+    writeln!(file, "{token}")?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn new() -> anyhow::Result<String> {
+    let mut bytes = [0_u8; 32];
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut bytes))
+        .context("there are no random numbers")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_new_private_and_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        let token = of(Some(&file)).unwrap();
+        assert_eq!(token.len(), 64);
+        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
+        assert_eq!(of(Some(&file)).unwrap(), token);
+        assert_ne!(of(None).unwrap(), token);
+    }
+
+    #[test]
+    fn a_token_that_others_can_read_or_guess_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("token");
+        std::fs::write(&file, "a-token-that-is-long-enough\n").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(of(Some(&file)), Err(Ending::Usage(_))));
+        std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(of(Some(&file)).unwrap(), "a-token-that-is-long-enough");
+        std::fs::write(&file, "short").unwrap();
+        assert!(matches!(of(Some(&file)), Err(Ending::Usage(_))));
+    }
+}

@@ -1,0 +1,112 @@
+//! What would happen with something that an agent wants, and why.
+
+use std::fmt::Write as _;
+
+use bowline_state::display;
+use bowline_state::operation::{Kind, Operation, Target};
+use bowline_state::paths::Access;
+use bowline_state::policy::{Context, Effect, Ground, Policy, Reason, Ruling};
+use bowline_state::terminal;
+use bowline_workspace::policy::Scope;
+use bowline_workspace::roots::{RootSpec, Roots};
+use bowline_workspace::terminals::looked_at_within;
+use serde_json::json;
+
+use super::rules::line;
+use super::{KindArgument, failed, open};
+use crate::changes::Where;
+use crate::ending::Ending;
+use crate::records::here::Here;
+use crate::records::showing::{Ink, Look, print, safe};
+use crate::records::times::now;
+
+/// Something that an agent wants, and what is to happen with it.
+struct Judged {
+    what: String,
+    ruling: Ruling,
+}
+
+/// Explains.
+///
+/// # Errors
+/// Says what cannot be judged.
+pub(super) fn run(kind: KindArgument, what: &[String], json: bool, place: &Where) -> Result<(), Ending> {
+    let (here, file) = open(place, Scope::Workspace)?;
+    let policy = file.current().map_err(failed)?;
+    let roots = Roots::open(&RootSpec::writable(here.root.as_str()), &[]).map_err(failed)?;
+    let roots = roots.keeping_out([&here.places.state, &here.places.anchors, &here.places.policy]);
+    let judge = |what: String, operation: &Operation| {
+        let context = Context { session: String::new(), turn: None, now: now() };
+        Judged { what, ruling: policy.judge(operation, &context) }
+    };
+    let kind = Kind::from(kind);
+    let single = || match what {
+        [one] => Ok(one.as_str()),
+        _ => Err(Ending::Usage(format!("name one thing to {}, there are {}", kind.word(), what.len()))),
+    };
+    let judged = match kind {
+        Kind::Execute => {
+            let (program, arguments) =
+                what.split_first().ok_or_else(|| Ending::Usage("name a command".to_owned()))?;
+            let invocation =
+                terminal::invocation(program, arguments).map_err(|why| Ending::Usage(why.to_string()))?;
+            let shown = display::invocation(&invocation).into_owned();
+            let command = looked_at_within(&roots, invocation, here.root.clone(), Vec::new());
+            judge(shown, &Operation { kind, target: Target::Command(command) })
+        }
+        Kind::Fetch => {
+            let url = single()?;
+            judge(url.to_owned(), &Operation { kind, target: Target::Url(url.to_owned()) })
+        }
+        Kind::Read | Kind::Write | Kind::Delete => {
+            let path = here.file(single()?.as_ref())?;
+            judge(here.name(&path).to_owned(), &file_operation(&roots, kind, path.clone()))
+        }
+    };
+    print(&if json { object(&policy, &here, &judged) } else { text(&policy, &judged, Look::of_stdout()) })
+}
+
+fn file_operation(roots: &Roots, kind: Kind, path: String) -> Operation {
+    let access = if kind == Kind::Read { Access::Read } else { Access::Write };
+    match roots.admit(&path, access) {
+        Ok(admitted) => admitted.operation(kind),
+        Err(_) => Operation { kind, target: Target::Elsewhere { asked: path } },
+    }
+}
+
+/// Returns what is to happen, and every reason: of a line with several commands at least one for each.
+fn text(policy: &Policy, judged: &Judged, look: Look) -> String {
+    let (ink, word) = match judged.ruling.effect {
+        Effect::Allow => (Ink::Good, "allowed"),
+        Effect::Ask => (Ink::Mark, "asked about"),
+        Effect::Deny => (Ink::Bad, "denied"),
+    };
+    let mut text = format!("{}: {}\n", look.paint(ink, word), safe(&judged.what));
+    for reason in &judged.ruling.because {
+        // Writing to a string cannot fail.
+        _ = writeln!(text, "  {}", because(policy, reason));
+    }
+    text
+}
+
+/// Returns a reason. A rule has the number that `bowline policy show` gives it.
+fn because(policy: &Policy, reason: &Reason) -> String {
+    let Ground::Rule { index, .. } = reason.ground else { return safe(&reason.to_string()) };
+    let Some(rule) = policy.rules.get(index) else { return safe(&reason.to_string()) };
+    let of = reason.subject.as_ref().map_or_else(String::new, |subject| format!("`{}`: ", safe(subject)));
+    format!("{}: {of}rule {}, {}", reason.effect, index + 1, line(rule, Look::PLAIN))
+}
+
+fn object(policy: &Policy, here: &Here, judged: &Judged) -> String {
+    let because = judged.ruling.because.iter().map(|reason| {
+        json!({"effect": reason.effect.word(), "subject": reason.subject, "text": because(policy, reason)})
+    });
+    let told = json!({
+        "workspace": here.root,
+        "preset": policy.preset.word(),
+        "what": judged.what,
+        "effect": judged.ruling.effect.word(),
+        "because": because.collect::<Vec<_>>(),
+    });
+    format!("{told}\n")
+}

@@ -1,0 +1,5 @@
+//! What the commands share that look at what agents did: which workspace is meant, and how things are told.
+
+pub(crate) mod here;
+pub(crate) mod showing;
+pub(crate) mod times;

@@ -1,0 +1,124 @@
+//! Moments as people write and read them, in UTC.
+
+use std::time::SystemTime;
+
+use bowline_agent::store::iso8601;
+use bowline_state::changes::Moment;
+use bowline_workspace::policy::moment;
+
+use crate::ending::Ending;
+
+const SECOND: i64 = 1000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+/// Returns the time by the system's clock.
+pub(crate) fn now() -> Moment {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Returns a moment to the second: `2026-03-01 09:05:12Z`.
+pub(crate) fn at(moment: Moment) -> String {
+    let text = iso8601(moment);
+    text.split('.').next().unwrap_or(&text).replacen('T', " ", 1) + "Z"
+}
+
+/// Returns how long ago a moment was.
+pub(crate) fn ago(moment: Moment, now: Moment) -> String {
+    let passed = now.0.saturating_sub(moment.0);
+    let (count, unit) = match passed {
+        ..0 => return "in the future".to_owned(),
+        0..MINUTE => return "just now".to_owned(),
+        MINUTE..HOUR => (passed / MINUTE, "minute"),
+        HOUR..DAY => (passed / HOUR, "hour"),
+        _ => (passed / DAY, "day"),
+    };
+    format!("{count} {unit}{} ago", if count == 1 { "" } else { "s" })
+}
+
+/// Returns how long something took.
+pub(crate) fn took(microseconds: u64) -> String {
+    let milliseconds = microseconds as f64 / 1000.0;
+    match microseconds {
+        0..1_000 => format!("{microseconds} µs"),
+        1_000..10_000 => format!("{milliseconds:.1} ms"),
+        10_000..1_000_000 => format!("{milliseconds:.0} ms"),
+        _ => format!("{:.1} s", milliseconds / 1000.0),
+    }
+}
+
+/// Reads a moment: a date, a date with a time, or a span that `sign` counts from now (-1 for the past, 1 for the future),
+/// such as `30m`, `2h`, `7d` or `3w`.
+///
+/// # Errors
+/// Says what can be written.
+pub(crate) fn read(text: &str, now: Moment, sign: i64) -> Result<Moment, Ending> {
+    let span = || {
+        let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
+        let unit = match &text[digits.len()..] {
+            "s" => SECOND,
+            "m" => MINUTE,
+            "h" => HOUR,
+            "d" => DAY,
+            "w" => 7 * DAY,
+            _ => return None,
+        };
+        let span = digits.parse::<u32>().ok().map(i64::from)?.checked_mul(unit)?;
+        now.0.checked_add(sign.checked_mul(span)?).map(Moment)
+    };
+    span().or_else(|| moment(text)).ok_or_else(|| {
+        Ending::Usage(format!(
+            "{text:?} is no time: write a date such as 2027-01-31 or 2027-01-31T12:00:00Z, or a span such as 30m, 2h, 7d"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn moments_are_written_and_read_as_people_do() {
+        let now = Moment(1_772_355_912_250);
+        let mut told = String::new();
+        for text in ["2h", "7d", "2026-03-01", "2026-03-01T09:00:00Z", "2026-03-01T09:00:00+01:00"] {
+            told += &format!("{text}: {}\n", at(read(text, now, -1).unwrap()));
+        }
+        for text in ["", "h", "-1h", "1y", "yesterday", "2026-13-01", "99999999999999d", "é"] {
+            assert!(matches!(read(text, now, -1), Err(Ending::Usage(_))), "{text}");
+        }
+        for passed in [-1, 0, 59, 60, 3_599, 7_200, 86_400, 864_000] {
+            told += &format!("{passed}: {}\n", ago(Moment(now.0 - passed * 1000), now));
+        }
+        for microseconds in [0, 999, 1_500, 10_400, 999_999, 1_000_000, 61_000_000] {
+            told += &format!("{}\n", took(microseconds));
+        }
+        expect![[r#"
+            2h: 2026-03-01 07:05:12Z
+            7d: 2026-02-22 09:05:12Z
+            2026-03-01: 2026-03-01 00:00:00Z
+            2026-03-01T09:00:00Z: 2026-03-01 09:00:00Z
+            2026-03-01T09:00:00+01:00: 2026-03-01 08:00:00Z
+            -1: in the future
+            0: just now
+            59: just now
+            60: 1 minute ago
+            3599: 59 minutes ago
+            7200: 2 hours ago
+            86400: 1 day ago
+            864000: 10 days ago
+            0 µs
+            999 µs
+            1.5 ms
+            10 ms
+            1000 ms
+            1.0 s
+            61.0 s
+        "#]]
+        .assert_eq(&told);
+    }
+}

@@ -1,0 +1,167 @@
+//! Tests of how a turn is told: updates as they are sent in, what a person sees out.
+
+use bowline_state::accumulator::SessionAccumulator;
+use expect_test::{Expect, expect};
+
+use super::*;
+
+/// Tells updates, one a line; `wait MILLISECONDS` lets time pass, and looks at what takes long.
+fn check(updates: &str, expected: Expect) {
+    expected.assert_eq(&told(updates, Paint::Plain));
+}
+
+fn told(updates: &str, paint: Paint) -> String {
+    let mut session = SessionAccumulator::new();
+    let mut story = Story::new(paint, Path::new("/work"));
+    let mut now = Instant::now();
+    let mut told = String::new();
+    for line in updates.lines().filter(|line| !line.is_empty()) {
+        if let Some(millis) = line.strip_prefix("wait ") {
+            now += Duration::from_millis(millis.parse().unwrap());
+            told += &story.tick(&session.snapshot(), now);
+            continue;
+        }
+        let update: SessionUpdate = serde_json::from_str(line).unwrap();
+        let notification = SessionNotification::new("s", update);
+        let change = session.apply(&notification).unwrap();
+        let output = |id: &str| (id == "t").then(|| "out\nput\n".to_owned());
+        told += &story.update(&notification, &change, &session.snapshot(), now, output);
+    }
+    session.cancel_open_calls();
+    told + &story.end(&session.snapshot(), now)
+}
+
+#[test]
+fn what_is_said_is_streamed_and_what_is_thought_stands_apart() {
+    check(
+        r#"
+{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm.\nLet me "}}
+{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"see."}}
+{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"It is "}}
+{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\u001b[31mred\u202e.\n"}}
+{"sessionUpdate":"agent_message_chunk","messageId":"2","content":{"type":"text","text":"Another."}}
+"#,
+        expect![[r#"
+            ┊ Hm.
+            ┊ Let me see.
+
+            It is \u{1b}[31mred\u{202e}.
+
+            Another.
+        "#]],
+    );
+}
+
+#[test]
+fn calls_are_told_when_they_end_with_what_they_did() {
+    check(
+        r#"
+{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"I look."}}
+{"sessionUpdate":"tool_call","toolCallId":"1","title":"Read /work/src/a.rs","kind":"read"}
+wait 20
+{"sessionUpdate":"tool_call_update","toolCallId":"1","status":"completed","content":[{"type":"content","content":{"type":"text","text":"not shown"}}]}
+{"sessionUpdate":"tool_call","toolCallId":"2","title":"Edit a.rs","kind":"edit","content":[{"type":"diff","path":"/work/a.rs","oldText":"a\nb\n","newText":"a\nc\n"}]}
+{"sessionUpdate":"tool_call_update","toolCallId":"2","status":"completed"}
+{"sessionUpdate":"tool_call","toolCallId":"3","title":"cargo test","kind":"execute","status":"in_progress","content":[{"type":"terminal","terminalId":"t"}]}
+wait 900
+wait 200
+wait 61000
+{"sessionUpdate":"tool_call_update","toolCallId":"3","status":"failed"}
+{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Done."}}
+"#,
+        expect![[r#"
+            I look.
+
+            ✓ read: Read src/a.rs (20 ms)
+            ✓ edit: Edit a.rs (0 ms)
+                @@ -1,2 +1,2 @@
+                 a
+                -b
+                +c
+            … run: cargo test
+            ✗ run: cargo test (1 min 2 s)
+                out
+                put
+
+            Done.
+        "#]],
+    );
+}
+
+#[test]
+fn what_did_not_end_is_told_at_the_end() {
+    check(
+        r#"
+{"sessionUpdate":"tool_call","toolCallId":"1","title":"sleep","kind":"execute"}
+wait 400
+{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Wait"}}
+"#,
+        expect![[r#"
+            Wait
+
+            - run: sleep (cancelled, 400 ms)
+        "#]],
+    );
+}
+
+#[test]
+fn of_a_plan_only_what_is_new_is_told_again() {
+    check(
+        r#"
+{"sessionUpdate":"plan","entries":[{"content":"one","priority":"high","status":"in_progress"},{"content":"two","priority":"low","status":"pending"}]}
+{"sessionUpdate":"plan","entries":[{"content":"one","priority":"high","status":"completed"},{"content":"two","priority":"low","status":"pending"}]}
+{"sessionUpdate":"plan","entries":[{"content":"one","priority":"high","status":"completed"},{"content":"other","priority":"low","status":"pending"}]}
+{"sessionUpdate":"plan","entries":[]}
+"#,
+        expect![[r#"
+            Plan
+              ▸ one
+              ☐ two
+              ☑ one
+            Plan
+              ☑ one
+              ☐ other
+        "#]],
+    );
+}
+
+#[test]
+fn output_is_cut_to_its_end() {
+    let long: String = (1..=40).map(|line| format!("line {line}\\n")).collect();
+    let update = format!(
+        r#"{{"sessionUpdate":"tool_call","toolCallId":"1","title":"x","kind":"execute","status":"completed","content":[{{"type":"content","content":{{"type":"text","text":"{long}"}}}}]}}"#
+    );
+    check(
+        &update,
+        expect![[r#"
+        ✓ run: x (0 ms)
+            … 28 lines before
+            line 29
+            line 30
+            line 31
+            line 32
+            line 33
+            line 34
+            line 35
+            line 36
+            line 37
+            line 38
+            line 39
+            line 40
+    "#]],
+    );
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let told = told(
+        r#"{"sessionUpdate":"tool_call","toolCallId":"1","title":"Edit","kind":"edit","status":"completed","content":[{"type":"diff","path":"/work/a","newText":"x\n"}]}"#,
+        Paint::Colours,
+    );
+    expect![[r#"
+        ESC[32m✓ESC[0m edit: ESC[1mEditESC[0m ESC[2m(0 ms)ESC[0m
+            ESC[36m@@ -0,0 +1 @@ESC[0m
+            ESC[32m+xESC[0m
+    "#]]
+    .assert_eq(&told.replace('\x1b', "ESC"));
+}

@@ -1,0 +1,271 @@
+//! What a turn came to: the files that it changed and how to take that back, and what was refused and what would have
+//! allowed it.
+
+use std::collections::BTreeMap;
+
+use bowline_host::{Host, Session};
+use bowline_state::audit::{Action, By, Decision, Entry, Subject};
+use bowline_state::changes::{FileState, Moment};
+use bowline_state::diff;
+use bowline_state::display;
+use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
+use bowline_state::policy::{Context, Effect, Preset};
+use bowline_state::question::Item;
+use bowline_state::undo::Selection;
+use bowline_workspace::approvals::{Approvals, Fallback};
+use bowline_workspace::audit::Filter;
+use bowline_workspace::workspace::Workspace;
+
+use super::front::Refusal;
+use super::paint::Paint;
+
+/// So many files are listed.
+const MAX_FILES: usize = 50;
+/// So many refusals are listed.
+const MAX_REFUSED: usize = 10;
+/// So many of the last entries of the log are looked through.
+const MAX_ENTRIES: usize = 2000;
+
+/// A file that was changed.
+struct ChangedFile {
+    // The change that came first, and the one that came last.
+    first: bowline_state::changes::Change,
+    last: bowline_state::changes::Change,
+}
+
+/// Tells which files a turn changed, and how to take that back; nothing if there are none. `cwd` is how the workspace has
+/// to be named, if it is not the current directory.
+pub(super) fn changes(
+    workspace: &Workspace,
+    session: &str,
+    turn: u64,
+    cwd: Option<&str>,
+    paint: Paint,
+) -> anyhow::Result<String> {
+    let mut files: BTreeMap<String, ChangedFile> = BTreeMap::new();
+    let changed = workspace.changes(&Selection::turn(session, turn))?;
+    // What was taken back meanwhile need not be.
+    for change in changed.into_iter().filter(|changed| changed.in_effect).map(|changed| changed.change) {
+        files
+            .entry(change.path.clone())
+            .and_modify(|file| file.last = change.clone())
+            .or_insert_with(|| ChangedFile { first: change.clone(), last: change });
+    }
+    let became = |state: Option<FileState>| state.map(|state| (state.hash, state.mode));
+    files.retain(|_, file| became(file.first.before) != became(file.last.after));
+    if files.is_empty() {
+        return Ok(String::new());
+    }
+    let many = if files.len() == 1 { "1 file".to_owned() } else { format!("{} files", files.len()) };
+    let mut text = format!("{}\n", paint.bold(&format!("Changed {many}:")));
+    let prefix = format!("{}/", workspace.roots().cwd());
+    for (path, file) in files.iter().take(MAX_FILES) {
+        let shown = display::line(path.strip_prefix(&prefix).unwrap_or(path), 500);
+        let what = match (file.first.before, file.last.after) {
+            (None, _) => " (new)".to_owned(),
+            (_, None) => " (deleted)".to_owned(),
+            (Some(before), Some(after)) if before.mode != after.mode => {
+                format!(" (mode {:o}, was {:o})", after.mode & 0o7777, before.mode & 0o7777)
+            }
+            _ => String::new(),
+        };
+        text += &format!("  {shown}  {}{what}\n", counted(workspace, file, paint));
+    }
+    if files.len() > MAX_FILES {
+        text += &format!("  and {} more\n", files.len() - MAX_FILES);
+    }
+    text += &format!("To take it back: {}\n", undo(cwd, session, turn));
+    Ok(text)
+}
+
+/// Returns the command that takes a turn back. It is shown on a terminal and copied from there, and agents name their
+/// sessions as they like.
+fn undo(cwd: Option<&str>, session: &str, turn: u64) -> String {
+    let is_plain = |session: &str| {
+        !session.is_empty()
+            && session.len() <= 100
+            && session.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte))
+    };
+    let session = match session {
+        // A `~` that a shell would expand.
+        session if !is_plain(session) || session.starts_with('~') => " --session last".to_owned(),
+        session if session.starts_with('-') => format!(" --session={session}"),
+        session => format!(" --session {session}"),
+    };
+    let cwd = cwd.map(|cwd| format!(" --cwd {}", display::line(&quoted(cwd), 4096))).unwrap_or_default();
+    format!("bowline undo{cwd}{session} --turn {turn}")
+}
+
+/// Says how many lines were added and removed, if that is known.
+fn counted(workspace: &Workspace, file: &ChangedFile, paint: Paint) -> String {
+    let texts = (workspace.texts(file.first.id), workspace.texts(file.last.id));
+    let (Ok((before, _)), Ok((_, after))) = texts else { return String::new() };
+    let is_known =
+        before.is_some() == file.first.before.is_some() && after.is_some() == file.last.after.is_some();
+    if !is_known {
+        return "not text".to_owned();
+    }
+    let stat = diff::stat(&before.unwrap_or_default(), &after.unwrap_or_default());
+    format!("{} {}", paint.green(&format!("+{}", stat.added)), paint.red(&format!("−{}", stat.removed)))
+}
+
+fn quoted(word: &str) -> String {
+    shlex::try_quote(word).map_or_else(|_| word.to_owned(), std::borrow::Cow::into_owned)
+}
+
+/// Tells what was refused in a turn without a person having said no, and what would have allowed it; nothing if nothing
+/// was.
+pub(super) fn refused(host: &Host, session: &Session, turn: u64, refusals: &[Refusal]) -> Option<String> {
+    let here = format!("{}/", host.workspace().roots().cwd());
+    let mut lines: Vec<String> = Vec::new();
+    for refusal in refusals {
+        // Of a command, where it would have run need not be said again.
+        let what = refusal.operations.iter().filter_map(|operation| {
+            Item::plain(operation.clone()).lines().first().map(|line| line.trim().replace(&here, ""))
+        });
+        let what = what.collect::<Vec<_>>().join(", ");
+        let what =
+            if what.is_empty() { display::line(&refusal.title, 300) } else { display::line(&what, 500) };
+        let hint = hint(host, &refusal.operations, session.name());
+        lines.push(format!("{what}: nobody is there to ask; {hint}"));
+    }
+    lines.extend(by_rules(host, session.name(), turn).into_iter().map(|line| line.replace(&here, "")));
+    let mut seen = std::collections::BTreeSet::new();
+    lines.retain(|line| seen.insert(line.clone()));
+    let more = lines.len().saturating_sub(MAX_REFUSED);
+    lines.truncate(MAX_REFUSED);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    match lines.as_slice() {
+        [] => None,
+        [line] => Some(format!("denied: {line}")),
+        lines => Some(format!("denied:\n  {}", lines.join("\n  "))),
+    }
+}
+
+/// Says what would have allowed it all.
+fn hint(host: &Host, operations: &[Operation], session: &str) -> String {
+    match allowing(host.approvals(), operations, session) {
+        Some(flag) => format!("{flag} would allow it"),
+        None => "no flag allows it, a rule does (bowline policy allow)".to_owned(),
+    }
+}
+
+/// Returns the flag that would have allowed it all.
+fn allowing(approvals: &Approvals, operations: &[Operation], session: &str) -> Option<&'static str> {
+    let context = Context { session: session.to_owned(), turn: None, now: Moment(0) };
+    let presets = [
+        (Preset::ReadOnly, "--approve reads"),
+        (Preset::AcceptEdits, "--approve edits"),
+        (Preset::Full, "--approve all"),
+    ];
+    presets.into_iter().find_map(|(preset, flag)| {
+        let policy = approvals.policy_with(Fallback::Unless(preset)).ok()?;
+        let allows = |operation| policy.judge(operation, &context).effect == Effect::Allow;
+        (!operations.is_empty() && operations.iter().all(allows)).then_some(flag)
+    })
+}
+
+/// Returns what an entry is about, as rules judge it.
+fn operation(entry: &Entry) -> Option<Operation> {
+    let target = match &entry.subject {
+        Subject::Path { asked, resolved } => Target::File {
+            asked: asked.clone(),
+            resolved: resolved.as_ref().unwrap_or(asked).clone(),
+            protection: None,
+        },
+        Subject::Command { line, cwd, .. } => Target::Command(Command {
+            invocation: Invocation::Shell(line.clone()),
+            cwd: cwd.clone(),
+            env: Vec::new(),
+            reaches: Vec::new(),
+        }),
+        Subject::Url(url) => Target::Url(url.clone()),
+        Subject::Text(text) => Target::Described(text.clone()),
+        Subject::None => return None,
+    };
+    let kind = match (&entry.action, &target) {
+        (Action::Read, _) => Kind::Read,
+        (Action::Delete, _) => Kind::Delete,
+        (Action::Fetch, _) | (_, Target::Url(_)) => Kind::Fetch,
+        (_, Target::File { .. }) => Kind::Write,
+        _ => Kind::Execute,
+    };
+    Some(Operation { kind, target })
+}
+
+/// Tells what rules and presets denied.
+fn by_rules(host: &Host, session: &str, turn: u64) -> Vec<String> {
+    let newest = Filter { session: Some(session.to_owned()), newest: Some(MAX_ENTRIES), ..Filter::default() };
+    // A log that cannot be read is told of by those who verify it.
+    let Ok(entries) = host.approvals().audit().entries(newest) else { return Vec::new() };
+    let mut denied = Vec::new();
+    for entry in entries.filter_map(Result::ok).map(|record| record.entry) {
+        match entry.action {
+            // What was before belongs to another turn of that number: of a run before this one, or of another agent.
+            Action::TurnStart if entry.turn == Some(turn) => denied.clear(),
+            _ if entry.turn == Some(turn) && entry.decision == Decision::Denied => denied.push(entry),
+            _ => {}
+        }
+    }
+    denied
+        .into_iter()
+        .filter_map(|entry| {
+            let subject = match &entry.subject {
+                Subject::None => entry.action.word().to_owned(),
+                Subject::Path { asked, .. } => asked.clone(),
+                Subject::Command { line, .. } => line.clone(),
+                Subject::Url(text) | Subject::Text(text) => text.clone(),
+            };
+            let verb = match entry.action {
+                Action::Read => "read ",
+                Action::Write => "write ",
+                Action::Delete => "delete ",
+                Action::TerminalCreate => "run ",
+                Action::Fetch => "fetch ",
+                _ => "",
+            };
+            let subject = display::line(&subject, 300);
+            match &entry.by {
+                By::Rule(rule) => Some(format!("{verb}{subject}: by {}", display::line(rule, 300))),
+                By::Preset(preset) => {
+                    let operations = operation(&entry);
+                    let hint = hint(host, operations.as_slice(), session);
+                    Some(format!("{verb}{subject}: by the preset {preset}; {hint}"))
+                }
+                _ => None,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    #[test]
+    fn the_command_that_takes_a_turn_back_can_be_copied() {
+        let sessions =
+            ["0a1b", "s1~2", "-all", "--all", "s\u{1b}[2J\n--yes; rm -rf '$(x)'", "~x", "a b", "", "last"];
+        let mut told = String::new();
+        for session in sessions {
+            told += &format!("{}\n", undo(None, session, 1));
+        }
+        told += &format!("{}\n", undo(Some("/a b/\u{1b}[31m"), "x", 2));
+        expect![[r#"
+            bowline undo --session 0a1b --turn 1
+            bowline undo --session s1~2 --turn 1
+            bowline undo --session=-all --turn 1
+            bowline undo --session=--all --turn 1
+            bowline undo --session last --turn 1
+            bowline undo --session last --turn 1
+            bowline undo --session last --turn 1
+            bowline undo --session last --turn 1
+            bowline undo --session last --turn 1
+            bowline undo --cwd '/a b/\u{1b}[31m' --session x --turn 2
+        "#]]
+        .assert_eq(&told);
+    }
+}

@@ -1,0 +1,301 @@
+//! `bowline sessions`: the stored sessions of Bowline's own agent.
+
+mod conversation;
+mod exporting;
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+
+use bowline_agent::store::{ListQuery, MAX_PAGE, Meta, Retention, Store, StoreError, Stored};
+use bowline_state::schema::v1::SessionId;
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::changes::{Where, unique};
+use crate::ending::Ending;
+use crate::places::Places;
+use crate::records::here::directory;
+use crate::records::showing::{Ink, Look, count, note, print, safe, safe_lines};
+use crate::records::times::{ago, now};
+
+/// What is asked for.
+#[derive(Args, Debug)]
+pub(crate) struct SessionsArguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const LIST_EXAMPLES: &str = "\
+The last used session comes first. These are the sessions of Bowline's own agent, also those that an editor began; other
+agents keep theirs themselves.
+
+Examples:
+  bowline sessions list                 those of this directory, or of the nearest above it that has some
+  bowline sessions list --all
+  bowline sessions list --json | jq -r .id";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  bowline sessions show last
+  bowline sessions show 3f2a            by the beginning of its id
+  bowline sessions show 3f2a --full     with whole diffs, outputs and thoughts";
+
+const EXPORT_EXAMPLES: &str = "\
+markdown is for people, json has everything that is stored, and replay has the replies of the model, which
+`bowline agent --model replay:FILE` gives again to the same prompts without the model.
+
+Examples:
+  bowline sessions export last --output session.md
+  bowline sessions export 3f2a --format json | jq .messages
+  bowline sessions export 3f2a --format replay --output again.jsonl";
+
+const DELETE_EXAMPLES: &str = "\
+What the session changed stays in the journal, and can still be undone.
+
+Examples:
+  bowline sessions delete 3f2a
+  bowline sessions delete 3f2a --yes    without a question, as in a script";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Lists sessions
+    #[command(after_help = LIST_EXAMPLES)]
+    List {
+        /// Lists the sessions of every directory
+        #[arg(long, conflicts_with = "cwd")]
+        all: bool,
+        /// Prints one JSON object a line
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        place: Where,
+    },
+    /// Shows a conversation: prompts, answers, and what tools did
+    #[command(after_help = SHOW_EXAMPLES)]
+    Show {
+        #[command(flatten)]
+        session: Named,
+        /// Shows diffs, outputs and thoughts whole
+        #[arg(long)]
+        full: bool,
+    },
+    /// Writes a session to stdout or a file
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export {
+        #[command(flatten)]
+        session: Named,
+        /// In which form
+        #[arg(long, value_enum, default_value_t = Format::Markdown)]
+        format: Format,
+        /// The file to write, which only you can read; it may not be there yet
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Removes a session
+    #[command(after_help = DELETE_EXAMPLES)]
+    Delete {
+        #[command(flatten)]
+        session: Named,
+        /// Does not ask
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+/// A session that is named.
+#[derive(Args, Debug)]
+struct Named {
+    /// The session's id, the beginning of it, or `last` for the one that was used here last
+    #[arg(value_name = "ID")]
+    id: String,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Markdown,
+    /// Everything that is stored
+    Json,
+    /// The replies of the model, to be played back
+    Replay,
+}
+
+/// Does it.
+pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), Ending> {
+    let places = Places::of(|name| std::env::var_os(name))?;
+    let sessions = Sessions::new(&places);
+    let done = match arguments.command {
+        Command::List { all, json, place } => list(&sessions, all, json, &place).await,
+        Command::Show { session, full } => {
+            let stored = sessions.read(&session).await?;
+            print(&conversation::text(&stored, full, Look::of_stdout()))
+        }
+        Command::Export { session, format, output } => {
+            let stored = sessions.read(&session).await?;
+            let text = match format {
+                Format::Markdown => exporting::markdown(&stored),
+                Format::Json => exporting::json(&stored)?,
+                Format::Replay => exporting::replay(&stored)?,
+            };
+            match output {
+                Some(file) => exporting::write(&file, &text),
+                None if Look::of_stdout().terminal => print(&safe_lines(&text)),
+                None => print(&text),
+            }
+        }
+        Command::Delete { session, yes } => delete(&sessions, &session, yes).await,
+    };
+    sessions.tell_notices();
+    done
+}
+
+/// The stored sessions, if there are any: looking at them makes nothing.
+struct Sessions {
+    store: Option<Store>,
+}
+
+impl Sessions {
+    fn new(places: &Places) -> Self {
+        // One that is only just being made, or was left so, is seen to when the store is opened.
+        let is_there =
+            ["sessions.db", "sessions.db.ready"].iter().any(|name| places.state.join(name).exists());
+        Self { store: is_there.then(|| Store::new(&places.state, Retention::default())) }
+    }
+
+    fn tell_notices(&self) {
+        for notice in self.store.iter().flat_map(Store::take_notices) {
+            note(&notice.to_string());
+        }
+    }
+
+    /// Returns all sessions, the last used first.
+    async fn all(&self) -> Result<Vec<Meta>, Ending> {
+        let mut all = Vec::new();
+        let Some(store) = &self.store else { return Ok(all) };
+        let mut cursor = None;
+        loop {
+            let page = store.list(ListQuery { cwd: None, cursor, page: MAX_PAGE }).await.map_err(failed)?;
+            all.extend(page.sessions);
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Finds the session that is named.
+    async fn find(&self, named: &Named) -> Result<Meta, Ending> {
+        let all = self.all().await?;
+        if named.id == "last" {
+            let start = directory(named.place.cwd.as_deref())?;
+            let nearest = nearest(&all, &start);
+            let last = all.into_iter().find(|meta| Some(&meta.cwd) == nearest.as_ref());
+            return last.ok_or_else(|| {
+                let shown = safe(&start.to_string_lossy());
+                Ending::NoSession(format!(
+                    "there is no session in {shown}: `bowline sessions list --all` lists the others"
+                ))
+            });
+        }
+        let ids: Vec<&str> = all.iter().map(|meta| &*meta.id.0).collect();
+        let found = unique(&ids, &named.id, "session")?.map(str::to_owned);
+        let meta = all.into_iter().find(|meta| Some(&*meta.id.0) == found.as_deref());
+        meta.ok_or_else(|| {
+            let shown = safe(&named.id);
+            Ending::NoSession(format!(
+                "there is no session {shown}: `bowline sessions list --all` lists them"
+            ))
+        })
+    }
+
+    async fn read(&self, named: &Named) -> Result<Stored, Ending> {
+        let id = self.find(named).await?.id;
+        self.store()?.read(&id).await.map_err(|error| gone(error, &id))
+    }
+
+    fn store(&self) -> Result<&Store, Ending> {
+        self.store.as_ref().ok_or_else(|| Ending::NoSession("there is no session yet".to_owned()))
+    }
+}
+
+/// Returns the directory that is meant: this one, or the nearest above it that has sessions.
+fn nearest(all: &[Meta], start: &Path) -> Option<PathBuf> {
+    let has_some = |directory: &&Path| all.iter().any(|meta| meta.cwd == **directory);
+    start.ancestors().find(has_some).map(Path::to_owned)
+}
+
+/// Says that a session is gone that was there a moment ago, or what else is wrong.
+fn gone(error: StoreError, id: &SessionId) -> Ending {
+    match error {
+        StoreError::NotFound(_) => Ending::NoSession(format!("there is no session {} any more", safe(&id.0))),
+        other => failed(other),
+    }
+}
+
+async fn list(sessions: &Sessions, all: bool, json: bool, place: &Where) -> Result<(), Ending> {
+    let mut shown = sessions.all().await?;
+    let others = shown.len();
+    let start = directory(place.cwd.as_deref())?;
+    let nearest = nearest(&shown, &start);
+    if !all {
+        shown.retain(|meta| Some(&meta.cwd) == nearest.as_ref());
+        if let Some(other) = nearest.as_ref().filter(|nearest| **nearest != start) {
+            note(&format!("in {}", safe(&other.to_string_lossy())));
+        }
+    }
+    if json {
+        let lines = shown.iter().map(|meta| format!("{}\n", exporting::meta(meta)));
+        return print(&lines.collect::<String>());
+    }
+    if shown.is_empty() {
+        let more = match others {
+            0 => String::new(),
+            others => format!("; {} elsewhere (--all)", others),
+        };
+        let place = if all { String::new() } else { format!(" in {}", safe(&start.to_string_lossy())) };
+        return print(&format!("no sessions{place}{more}\n"));
+    }
+    print(&table(&shown, all, Look::of_stdout()))
+}
+
+fn table(shown: &[Meta], with_directory: bool, look: Look) -> String {
+    let mut text = String::new();
+    for meta in shown {
+        let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), safe);
+        let turns = count(usize::try_from(meta.turns).unwrap_or(usize::MAX), "turn", "turns");
+        let mut more = vec![ago(meta.updated, now()), turns];
+        more.extend(meta.model.as_deref().map(safe));
+        if with_directory {
+            more.push(safe(&meta.cwd.to_string_lossy()));
+        }
+        // Writing to a string cannot fail.
+        _ = writeln!(text, "{}  {title}", look.paint(Ink::Head, &safe(&meta.id.0)));
+        _ = writeln!(text, "    {}", look.paint(Ink::Faint, &more.join(" · ")));
+    }
+    text
+}
+
+async fn delete(sessions: &Sessions, named: &Named, yes: bool) -> Result<(), Ending> {
+    let meta = sessions.find(named).await?;
+    let shown = safe(&meta.id.0);
+    if !yes {
+        if !io::stdin().is_terminal() {
+            return Err(Ending::Usage(format!("nobody is there to ask: delete session {shown} with --yes")));
+        }
+        let title = meta.title.as_deref().map_or_else(String::new, |title| format!(" ({})", safe(title)));
+        print(&format!("delete session {shown}{title}? [y/N] "))?;
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).map_err(failed)?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            return print("nothing was deleted\n");
+        }
+    }
+    sessions.store()?.delete(&meta.id).await.map_err(|error| gone(error, &meta.id))?;
+    print(&format!("deleted session {shown}\n"))
+}
+
+fn failed(error: impl Into<anyhow::Error>) -> Ending {
+    Ending::Failed(error.into())
+}

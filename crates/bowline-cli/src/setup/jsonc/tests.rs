@@ -1,0 +1,346 @@
+//! Additions to texts that people might have: whole, and property by property.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+fn entry() -> Value {
+    json!({"command": "/bin/bowline", "args": ["agent", "--shell"], "env": {}})
+}
+
+fn check(text: &str, expected: Expect) {
+    let shown = match add(text, "agent_servers", "Bowline", &entry()) {
+        Ok(Added::Text(with)) => {
+            assert_eq!(add(&with, "agent_servers", "Bowline", &entry()), Ok(Added::Same));
+            with
+        }
+        Ok(Added::Same) => "same".to_owned(),
+        Err(refused) => format!("! {refused}"),
+    };
+    expected.assert_eq(&shown.replace('\r', "␍").replace(BOM, "␟"));
+}
+
+#[test]
+fn an_empty_file_gets_all_of_it() {
+    check(
+        "",
+        expect![[r#"
+        {
+          "agent_servers": {
+            "Bowline": {
+              "command": "/bin/bowline",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }
+    "#]],
+    );
+    check(
+        "// Zed settings",
+        expect![[r#"
+        // Zed settings
+        {
+          "agent_servers": {
+            "Bowline": {
+              "command": "/bin/bowline",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }
+    "#]],
+    );
+    check(
+        "\u{feff}\r\n",
+        expect![[r#"
+        ␟␍
+        {␍
+          "agent_servers": {␍
+            "Bowline": {␍
+              "command": "/bin/bowline",␍
+              "args": ["agent", "--shell"],␍
+              "env": {}␍
+            }␍
+          }␍
+        }␍
+    "#]],
+    );
+    check(
+        "{}",
+        expect![[r#"
+        {
+          "agent_servers": {
+            "Bowline": {
+              "command": "/bin/bowline",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }"#]],
+    );
+    check(
+        "{\n}\n",
+        expect![[r#"
+        {
+          "agent_servers": {
+            "Bowline": {
+              "command": "/bin/bowline",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }
+    "#]],
+    );
+}
+
+#[test]
+fn comments_commas_and_indentation_stay() {
+    check(
+        r#"// Zed settings
+{
+    "theme": "One Dark", // dark
+    "vim_mode": true // always, since 1998
+    /* nothing else */
+}
+// the end
+"#,
+        expect![[r#"
+            // Zed settings
+            {
+                "theme": "One Dark", // dark
+                "vim_mode": true, // always, since 1998
+                /* nothing else */
+                "agent_servers": {
+                    "Bowline": {
+                        "command": "/bin/bowline",
+                        "args": ["agent", "--shell"],
+                        "env": {}
+                    }
+                }
+            }
+            // the end
+        "#]],
+    );
+    check(
+        r#"{
+	"a": [1, 2,], // tabs
+	// "agent_servers": { "not": "this" },
+	"agent_servers": {
+		"Other": { "command": "x" }, // mine
+	},
+}
+"#,
+        expect![[r#"
+            {
+            	"a": [1, 2,], // tabs
+            	// "agent_servers": { "not": "this" },
+            	"agent_servers": {
+            		"Other": { "command": "x" }, // mine
+            		"Bowline": {
+            			"command": "/bin/bowline",
+            			"args": ["agent", "--shell"],
+            			"env": {}
+            		}
+            	},
+            }
+        "#]],
+    );
+    check(
+        "{\r\n  \"a\": 1\r\n}\r\n",
+        expect![[r#"
+        {␍
+          "a": 1,␍
+          "agent_servers": {␍
+            "Bowline": {␍
+              "command": "/bin/bowline",␍
+              "args": ["agent", "--shell"],␍
+              "env": {}␍
+            }␍
+          }␍
+        }␍
+    "#]],
+    );
+    check(
+        r#"{ "a": "\"}{", "agent_servers": {} }"#,
+        expect![[r#"
+        { "a": "\"}{", "agent_servers": {
+          "Bowline": {
+            "command": "/bin/bowline",
+            "args": ["agent", "--shell"],
+            "env": {}
+          }
+        } }"#]],
+    );
+    check(
+        "{\"agent_servers\":{\"a\":{}},\n\"z\":0}",
+        expect![[r#"
+        {"agent_servers":{"a":{},
+          "Bowline": {
+            "command": "/bin/bowline",
+            "args": ["agent", "--shell"],
+            "env": {}
+          }
+        },
+        "z":0}"#]],
+    );
+    check(
+        "{\"a\":1}",
+        expect![[r#"
+        {"a":1,
+          "agent_servers": {
+            "Bowline": {
+              "command": "/bin/bowline",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }"#]],
+    );
+    check(
+        "{\n  \"a\": 1, // last\n}",
+        expect![[r#"
+        {
+          "a": 1, // last
+          "agent_servers": {
+            "Bowline": {
+              "command": "/bin/bowline",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }"#]],
+    );
+}
+
+#[test]
+fn what_is_there_is_told() {
+    check(
+        r#"{"agent_servers": {"Bowline": {"env": {}, /* any order */ "command": "/bin/bowline", "args": ["agent", "--shell"]}}}"#,
+        expect!["same"],
+    );
+    check(
+        r#"{"agent_servers": {"Bowline": {"command": "/old/bowline"}}}"#,
+        expect![[
+            r#"! "Bowline" is there already, and says something else: remove it, or choose another --agent-name"#
+        ]],
+    );
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused() {
+    for (text, expected) in [
+        ("[]", expect!["! it is no JSON object"]),
+        ("{", expect!["! line 1, column 2: a name in double quotes is missing"]),
+        ("{} x", expect!["! line 1, column 4: something follows the end of it"]),
+        ("{'a': 1}", expect!["! line 1, column 2: a name in double quotes is missing"]),
+        ("{a: 1}", expect!["! line 1, column 2: a name in double quotes is missing"]),
+        (
+            "{\n  \"a\": 1\n  \"b\": 2\n}",
+            expect!["! line 3, column 3: a comma or the end of an object is missing"],
+        ),
+        ("{\"a\": }", expect!["! line 1, column 7: a value is missing"]),
+        ("{\"a\" 1}", expect!["! line 1, column 6: a colon is missing"]),
+        ("{,}", expect!["! line 1, column 2: a name in double quotes is missing"]),
+        ("{\"a\": \"\n\"}", expect!["! line 1, column 7: a text is not one that JSON allows"]),
+        ("{\"a\": \"\\", expect!["! line 1, column 7: a text has no end"]),
+        ("{\"a\": \"\\é", expect!["! line 1, column 7: a text has no end"]),
+        ("{\"a\": 0x10}", expect!["! line 1, column 7: a value is missing"]),
+        ("{ /* }", expect!["! line 1, column 3: a comment has no end"]),
+        ("{ // a\r }\n}", expect!["! line 1, column 3: a comment holds a carriage return"]),
+        ("{\"agent_servers\": []}", expect![[r#"! "agent_servers" is no JSON object"#]]),
+        (
+            "{\"agent_servers\": {}, \"agent_servers\": {}}",
+            expect![[r#"! "agent_servers" is there more than once"#]],
+        ),
+        (
+            "{\"agent_servers\": {\"Bowline\": 1, \"Bowline\": 2}}",
+            expect![[r#"! "Bowline" is there more than once"#]],
+        ),
+    ] {
+        check(text, expected);
+    }
+    check(&"[".repeat(1_000_000), expect!["! line 1, column 102: it lies too deep"]);
+    assert_eq!(add(&" ".repeat(MAX_BYTES + 1), "a", "b", &entry()), Err(Refused::TooLong));
+}
+
+/// Returns whether all of `old` is in `new`, in order.
+fn is_all_in(old: &str, new: &str) -> bool {
+    let mut rest = new.bytes();
+    old.bytes().all(|byte| rest.any(|other| other == byte))
+}
+
+fn blank() -> impl Strategy<Value = String> {
+    proptest::collection::vec(
+        prop_oneof![
+            Just(" "),
+            Just("\n"),
+            Just("\t"),
+            Just("\r\n"),
+            Just("// a \" } note\n"),
+            Just("/* { , */"),
+            Just("  ")
+        ],
+        0..4,
+    )
+    .prop_map(|parts| parts.concat())
+}
+
+/// A value as somebody might have typed it.
+fn typed() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("null".to_owned()),
+        any::<i32>().prop_map(|number| number.to_string()),
+        ".{0,8}".prop_map(|text| Value::from(text).to_string()),
+    ];
+    leaf.prop_recursive(4, 32, 4, |inner| {
+        let comma = any::<bool>();
+        let list = (proptest::collection::vec((blank(), inner.clone(), blank()), 0..4), comma).prop_map(|(items, comma)| {
+            let items: Vec<String> = items.into_iter().map(|(a, b, c)| a + &b + &c).collect();
+            format!("[{}{}]", items.join(","), if comma && !items.is_empty() { "," } else { "" })
+        });
+        let name = prop_oneof![3 => "[a-c]{0,2}", 1 => Just("agent_servers".to_owned()), 1 => Just("Bowline".to_owned())];
+        let member = (blank(), name, blank(), blank(), inner, blank());
+        let object = (proptest::collection::vec(member, 0..4), blank(), any::<bool>()).prop_map(|(members, end, comma)| {
+            let members: Vec<String> = members
+                .into_iter()
+                .map(|(a, name, b, c, value, d)| format!("{a}{}{b}:{c}{value}{d}", Value::from(name)))
+                .collect();
+            format!("{{{}{}{end}}}", members.join(","), if comma && !members.is_empty() { "," } else { "" })
+        });
+        prop_oneof![list, object]
+    })
+}
+
+fn value_of(text: &str) -> Option<Value> {
+    Parser::new(text).ok()?.document().ok()?.map(|node| node.value())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn no_byte_is_lost_and_only_the_addition_is_new(before in blank(), value in typed(), after in blank()) {
+        let text = before + &value + &after;
+        let old = value_of(&text);
+        prop_assert!(old.is_some(), "{text:?}");
+        if let Ok(Added::Text(new)) = add(&text, "agent_servers", "Bowline", &entry()) {
+            prop_assert!(is_all_in(&text, &new), "{new}");
+            let mut wanted = old.unwrap();
+            wanted["agent_servers"]["Bowline"] = entry();
+            prop_assert_eq!(value_of(&new), Some(wanted));
+            prop_assert_eq!(add(&new, "agent_servers", "Bowline", &entry()), Ok(Added::Same));
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "[{}\\[\\],:\"/*\\\\ntru1 \r\n\té\u{feff}-]{0,40}") {
+        if let Ok(Added::Text(new)) = add(&text, "a", "b", &entry()) {
+            prop_assert!(is_all_in(&text, &new));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Replacing an editor's file in one step, with a copy of what it was beside it.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use bowline_state::diff::{Body, FileDiff, Side, unified};
+
+use super::jsonc::MAX_BYTES;
+
+/// So many copies are told apart.
+const MAX_COPIES: usize = 1_000;
+
+/// A file as it was read.
+#[derive(Debug)]
+pub(super) struct Before {
+    /// Its text.
+    pub(super) text: String,
+    // Where it is: a link to it stays a link.
+    path: PathBuf,
+}
+
+/// Reads a file, if there is one.
+pub(super) fn read(path: &Path) -> Result<Option<Before>> {
+    let own = match path.canonicalize() {
+        Ok(own) => own,
+        Err(error) if error.kind() == ErrorKind::NotFound && path.symlink_metadata().is_err() => {
+            return Ok(None);
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!("it is a link that leads nowhere"),
+        Err(error) => return Err(error.into()),
+    };
+    if !own.metadata()?.is_file() {
+        bail!("it is not a regular file");
+    }
+    let mut bytes = Vec::new();
+    File::open(&own)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    let text = String::from_utf8(bytes).ok().context("it is not UTF-8")?;
+    Ok(Some(Before { text, path: own }))
+}
+
+/// Returns what would change.
+pub(super) fn difference(path: &Path, before: Option<&str>, after: &str) -> String {
+    let name = path.display().to_string();
+    let side = |text| Side { body: Body::Text(text), mode: 0o644 };
+    let name = name.trim_start_matches('/');
+    unified(&FileDiff { path: name, before: before.map(side), after: Some(side(after)) }, 3)
+}
+
+/// Puts a text in the place of what was read, and returns where a copy of that is. Where it fails, the file is as it was.
+pub(super) fn replace(path: &Path, before: Option<&Before>, after: &str) -> Result<Option<PathBuf>> {
+    let own = before.map_or(path, |before| &before.path);
+    let directory = own.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
+    let mut new = tempfile::Builder::new().prefix(".bowline-setup-").tempfile_in(directory)?;
+    new.write_all(after.as_bytes())?;
+    if before.is_some() {
+        take_after(new.as_file(), own)?;
+    }
+    new.as_file().sync_all()?;
+    let Some(before) = before else {
+        // One that appeared meanwhile is not ours to replace.
+        new.persist_noclobber(own).map_err(|error| error.error)?;
+        return Ok(None);
+    };
+    let kept = keep(before)?;
+    let now = fs::read(own)?;
+    if now != before.text.as_bytes() {
+        fs::remove_file(&kept)?;
+        bail!("it was changed meanwhile: try again");
+    }
+    new.persist(own).map_err(|error| error.error)?;
+    File::open(directory)?.sync_all()?;
+    Ok(Some(kept))
+}
+
+/// Gives a file the owner and the permissions of another one: root may set up somebody else's editor.
+fn take_after(file: &File, other: &Path) -> Result<()> {
+    let (own, wanted) = (file.metadata()?, other.metadata()?);
+    if (own.uid(), own.gid()) != (wanted.uid(), wanted.gid()) {
+        fchown(file, Some(wanted.uid()), Some(wanted.gid())).context("it belongs to somebody else")?;
+    }
+    Ok(file.set_permissions(wanted.permissions())?)
+}
+
+/// Leaves a copy beside the file, under a name that nothing has.
+fn keep(before: &Before) -> Result<PathBuf> {
+    for number in 1..=MAX_COPIES {
+        let mut name = before.path.clone().into_os_string();
+        name.push(if number == 1 {
+            ".before-bowline".to_owned()
+        } else {
+            format!(".before-bowline-{number}")
+        });
+        let path = PathBuf::from(name);
+        match File::create_new(&path) {
+            Ok(mut file) => {
+                take_after(&file, &before.path)?;
+                file.write_all(before.text.as_bytes())?;
+                file.sync_all()?;
+                return Ok(path);
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
+        }
+    }
+    bail!("there are {MAX_COPIES} copies of it already: remove some")
+}
