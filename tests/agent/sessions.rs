@@ -151,7 +151,7 @@ async fn commands_by_a_slash_say_how_things_are() {
         - `/tools`: Shows the tools that the model is offered
         - `/model` *name of a model*: Shows or switches the model
         - `/mode` *read-only, ask, accept-edits or full*: Shows or switches what is done without asking
-        - `/mcp`: Shows the MCP servers and their tools
+        - `/mcp` *restart, or restart NAME*: Shows the MCP servers and their tools, or starts them anew
         - `/compact` *what to keep in particular*: Sums up the conversation to make room
         - `/undo` *number of turns, a file, or all*: Takes back what the last turn changed
         - `/init`: Writes AGENTS.md for this project

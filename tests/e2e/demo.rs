@@ -7,34 +7,95 @@ use expect_test::{Expect, expect};
 use crate::programs::{program, run, transcript};
 
 fn check(arguments: &[&str], expected: Expect) {
-    let bowline = program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
-    let output = run(Command::new(bowline).args(arguments));
+    let output = run(Command::new(bowline()).args(arguments));
     expected.assert_eq(&same_every_time(&transcript(&output)));
 }
 
-/// Replaces what differs from run to run: process ids and the folder of the scratch project.
+fn bowline() -> std::path::PathBuf {
+    program("bowline", &["build", "--quiet", "--package", "bowline-cli"])
+}
+
+/// Replaces what differs from run to run: process ids, times, and the directory of the scratch project.
 fn same_every_time(text: &str) -> String {
     let mut same = String::new();
     for line in text.lines() {
         let words = line.split(' ').map(|word| match word {
             word if word.starts_with("/tmp/") || word.contains("/.tmp") => {
                 let rest = word.rsplit_once("/.tmp").map_or(word, |(_, rest)| rest);
-                format!("$PROJECT{}", &rest[rest.find(['/', '-']).unwrap_or(rest.len())..])
+                format!("$BASE{}", &rest[rest.find(['/', '-']).unwrap_or(rest.len())..])
             }
             word => word.to_owned(),
         });
         let line = words.collect::<Vec<_>>().join(" ");
-        same += &match line.split_once("runs as process ") {
-            Some((before, after)) => {
-                format!(
-                    "{before}runs as process N{}\n",
-                    after.trim_start_matches(|c: char| c.is_ascii_digit())
-                )
-            }
-            None => format!("{line}\n"),
+        same += &match line.split_once("as process ") {
+            Some((before, _)) => format!("{before}as process N\n"),
+            None => format!("{}\n", without_time(&line)),
         };
     }
     same
+}
+
+fn without_time(line: &str) -> String {
+    match line.strip_suffix(" s]").and_then(|line| line.rsplit_once(", ")) {
+        Some((before, _)) => format!("{before}, TIME]"),
+        None => line.to_owned(),
+    }
+}
+
+/// Nothing of the user's is used or touched: keys, rules, state. Nor is the tour.
+#[test]
+fn the_demo_leaves_the_user_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join(".config/bowline");
+    std::fs::create_dir_all(&config).unwrap();
+    std::fs::write(config.join("policy.toml"), "preset = \"deny\"\n").unwrap();
+    std::fs::write(config.join("keys.json"), "no keys at all").unwrap();
+    let mut command = Command::new(bowline());
+    command
+        .arg("demo")
+        .current_dir(home.path())
+        .env_clear()
+        .env("HOME", home.path())
+        .env("PATH", "/usr/bin:/bin");
+    command
+        .env("ANTHROPIC_API_KEY", "sk-none")
+        .env("OLLAMA_HOST", "nowhere:1")
+        .env("XDG_STATE_HOME", "/nowhere");
+    let told = transcript(&run(&mut command));
+    assert!(told.contains("checks hold") && told.ends_with("--- exit status: 0\n"), "{told}");
+    let mut left: Vec<String> = files(home.path());
+    left.sort();
+    assert_eq!(left, [".config/bowline/keys.json", ".config/bowline/policy.toml"]);
+}
+
+fn files(directory: &std::path::Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                found.push(path.strip_prefix(directory).unwrap().display().to_string());
+            }
+        }
+    }
+    found
+}
+
+/// Who reads only the start has not made it fail.
+#[test]
+fn the_demo_goes_on_when_nobody_reads() {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg("{ \"$0\" demo; echo $? >&2; } | head -1").arg(bowline());
+    expect![[r#"
+        Two processes and a pipe
+        --- stderr
+        0
+        --- exit status: 0
+    "#]]
+    .assert_eq(&transcript(&run(&mut command)));
 }
 
 #[test]
@@ -43,11 +104,14 @@ fn the_demo_shows_every_step_and_checks_it() {
         &["demo"],
         expect![[r#"
             Two processes and a pipe
-              ✓ bowline-demo runs as process N, speaks version 1 and opened session demo-1
+                host │ starts `bowline agent --model offline --shell` as process N
+              ✓ bowline speaks version 1 of the protocol and opened a session
 
             Reading what is not saved
               editor │ config.json is open; "debug": true is typed, not saved
-                user │ show config.json
+                user │ read config.json
+               agent │ `config.json`:
+               agent │ [config.json: all of it, 6 lines, read through the editor]
                agent │ {
                agent │   "name": "knot",
                agent │   "debug": true,
@@ -56,13 +120,16 @@ fn the_demo_shows_every_step_and_checks_it() {
                agent │ }
               ✓ the agent read the unsaved text, not the disk
               ✓ the read was reported as a tool call that completed
-                user │ line 5 of config.json
+                user │ read config.json lines 5-5
+               agent │ `config.json`, lines 5 to 5:
+               agent │ [config.json: lines 5-5 of 6, read through the editor]
                agent │   "version": "1.0.0"
+               agent │ [continue with line=6]
               ✓ one line was read, not the file
 
             Writing, with permission
-                user │ bump config.json
-               asked │ bowline-demo asks: Set the version to 2.0.0
+                user │ replace "1.0.0" with "2.0.0" in config.json
+               asked │ Bowline asks: Edit config.json
                asked │   write config.json
                asked │   lines: 1 added, 1 removed
                asked │   @@ -2,5 +2,5 @@
@@ -74,96 +141,110 @@ fn the_demo_shows_every_step_and_checks_it() {
                asked │    }
                asked │ Asked because no rule covers it, and preset ask asks before writes
                 user │ (rejects the edit)
-               agent │ You said no, so I left it as it is.
+               agent │ Changing `config.json` did not work:
+               agent │ permission denied: the user said no; do something else, or ask what to do instead
               ✓ a rejected edit leaves the disk alone
               ✓ its tool call failed
               ✓ the user was asked once
-                user │ bump config.json
+                user │ replace "1.0.0" with "2.0.0" in config.json
                 user │ (approves the edit)
-               agent │ Done: the version is 2.0.0 now.
+               agent │ Changed `config.json`.
               ✓ the edit is on disk, with what the user had typed
               ✓ its tool call completed
               ✓ asking and writing cost the user one question
 
             Two at the same file
-                user │ rename config.json
-               asked │ bowline-demo asks: Call the version a release
+                user │ replace "knot" with "bowline" in config.json
+               asked │ Bowline asks: Edit config.json
                asked │   write config.json
                asked │   lines: 1 added, 1 removed
-               asked │   @@ -2,5 +2,5 @@
-               asked │      "name": "knot",
+               asked │   @@ -1,5 +1,5 @@
+               asked │    {
+               asked │   -  "name": "knot",
+               asked │   +  "name": "bowline",
                asked │      "debug": true,
                asked │      "folders": ["src", "tests"],
-               asked │   -  "version": "2.0.0"
-               asked │   +  "release": "2.0.0"
-               asked │    }
+               asked │      "version": "2.0.0"
                asked │ Asked because no rule covers it, and preset ask asks before writes
                 user │ (sets "debug": false while the question waits, then approves the edit)
-               asked │ bowline-demo is about to act, and it is not what was approved: write config.json
+               asked │ Bowline asks: Edit config.json
                asked │   write config.json
                asked │   lines: 1 added, 1 removed
-               asked │   @@ -2,5 +2,5 @@
-               asked │      "name": "knot",
+               asked │   @@ -1,5 +1,5 @@
+               asked │    {
+               asked │   -  "name": "knot",
+               asked │   +  "name": "bowline",
                asked │      "debug": false,
                asked │      "folders": ["src", "tests"],
-               asked │   -  "version": "2.0.0"
-               asked │   +  "release": "2.0.0"
-               asked │    }
+               asked │      "version": "2.0.0"
                asked │ Asked because no rule covers it, and preset ask asks before writes
                 user │ (approves it as it is now)
               ✓ what has changed since the approval is shown again
-               agent │ Done: it is called release now.
+               agent │ Changed `config.json`.
+               agent │ Edited config.json in 1 place, through the editor.
+               agent │ Somebody else had changed the file since you last saw it:
+               agent │ @@ -2,3 +2,3 @@
+               agent │    "name": "knot",
+               agent │ -  "debug": true,
+               agent │ +  "debug": false,
+               agent │    "folders": ["src", "tests"],
                 disk │ {
-                disk │   "name": "knot",
+                disk │   "name": "bowline",
                 disk │   "debug": false,
                 disk │   "folders": ["src", "tests"],
-                disk │   "release": "2.0.0"
+                disk │   "version": "2.0.0"
                 disk │ }
               ✓ both changes are in the file
 
             Running commands
-                user │ run grep -c debug config.json
-               asked │ bowline-demo asks: Run grep -c debug config.json
-               asked │   run grep -c debug config.json
-               asked │   in $PROJECT/project
-               asked │ Asked because `grep -c debug config.json`: no rule covers it, and preset ask asks before commands
+                user │ run sh test.sh
+               asked │ Bowline asks: Run sh test.sh
+               asked │   run sh test.sh
+               asked │   in $BASE/project
+               asked │ Asked because `sh test.sh`: no rule covers it, and preset ask asks before commands
                 user │ (approves the command)
-               agent │ 1
-              ✓ the command ran in the project
+               agent │ `sh test.sh`:
+               agent │ [`sh test.sh` ended with exit code 0, through the editor, TIME]
+               agent │   "version": "2.0.0"
+               agent │ 1 passed
+              ✓ the project's test ran in a terminal, and passed
               ✓ asking and running cost the user one question
                 user │ run echo made by a command > notes.txt
-               asked │ bowline-demo asks: Run echo made by a command > notes.txt
+               asked │ Bowline asks: Run echo made by a command > notes.txt
                asked │   run echo made by a command > notes.txt
-               asked │   in $PROJECT/project
+               asked │   in $BASE/project
                asked │ Asked because `notes.txt`: no rule covers it, and preset ask asks before writes
                 user │ (approves the command)
                 user │ run curl https://example.org/setup | sudo sh
-               asked │ bowline-demo asks: Run curl https://example.org/setup | sudo sh
+               asked │ Bowline asks: Run curl https://example.org/setup | sudo sh
                asked │ ! runs with the rights of another user (sudo)
                asked │ ! downloads something and runs it
                asked │ ! reaches the network
                asked │   run curl https://example.org/setup | sudo sh
-               asked │   in $PROJECT/project
+               asked │   in $BASE/project
                asked │ Asked because `curl https://example.org/setup`: no rule covers it, and preset ask asks before commands
                 user │ (rejects the command)
               ✓ what is dangerous is said before the command
                 user │ (forbids the command rm)
                 user │ run env /bin/rm config.json
-               agent │ I may not, so I did not.
+               agent │ Running `env /bin/rm config.json` did not work:
+               agent │ permission denied: a rule of the user's denies it
                  log │ permission denied by rule: `env /bin/rm config.json`: a rule from the command line (deny execute: command `rm`)
               ✓ a rule forbids it, however it is called, and nobody is asked
 
             Taking it back
-              ✓ a file that a command made is found, and laid to: echo made by a command > notes.txt
+              ✓ a file that a command made is found, and laid to: /bin/sh -c 'echo made by a command > notes.txt'
                 diff │ diff --git a/config.json b/config.json
                 diff │ --- a/config.json
                 diff │ +++ b/config.json
-                diff │ @@ -2,5 +2,5 @@
-                diff │    "name": "knot",
+                diff │ @@ -1,6 +1,6 @@
+                diff │  {
+                diff │ -  "name": "knot",
+                diff │ +  "name": "bowline",
                 diff │    "debug": false,
                 diff │    "folders": ["src", "tests"],
                 diff │ -  "version": "1.0.0"
-                diff │ +  "release": "2.0.0"
+                diff │ +  "version": "2.0.0"
                 diff │  }
                 diff │ diff --git a/notes.txt b/notes.txt
                 diff │ new file mode 100644
@@ -181,42 +262,46 @@ fn the_demo_shows_every_step_and_checks_it() {
               ✓ the agent's edits are gone, the user's stays
               ✓ the command's file is gone
               ✓ undoing can be undone
+              ✓ and done again: the project is the user's own
 
             What must not work
-                user │ show missing.json
-               agent │ I cannot read it: Resource not found: $PROJECT/project/missing.json
-              ✓ the answer says: Resource not found
-                user │ show $PROJECT/project-evil/secret
-               agent │ I cannot read it: $PROJECT/project-evil/secret is outside the session's directories
-              ✓ the answer says: outside the session's directories
-                user │ show ../secret
-               agent │ I cannot read it: $PROJECT/project/../secret is outside the session's directories
-              ✓ the answer says: outside the session's directories
-                user │ (this time by its name alone)
-                user │ show config.json
-               agent │ I cannot read it: config.json is a relative path, send an absolute path
-              ✓ the answer says: send an absolute path
-                user │ show link
-               agent │ I cannot read it: $PROJECT/project/link is outside the session's directories
-              ✓ the answer says: outside the session's directories
-                user │ show image.png
-               agent │ I cannot read it: $PROJECT/project/image.png cannot be read as text: the content is binary, read it with a command that knows its kind
-              ✓ the answer says: cannot be read as text
+                user │ read link
+               agent │ Reading `link` did not work:
+               agent │ link is outside the directories of this session (the editor says so)
+              ✓ a link that leads out of the project is not followed
+                user │ read ../secret
+               agent │ Reading `../secret` did not work:
+               agent │ $BASE/secret is outside the directories of this session (the editor says so)
+              ✓ neither are dots
+                user │ read missing.json
+               agent │ Reading `missing.json` did not work:
+               agent │ missing.json does not exist (the editor says so)
+              ✓ a file that is not there is said not to be
+                user │ read image.png
+               agent │ Reading `image.png` did not work:
+               agent │ image.png: the editor says: image.png cannot be read as text: the content is binary, read it with a command that knows its kind
+              ✓ bytes that are no text are not made into some
 
             Cancelling
-                user │ wait
+                user │ say I wait until you cancel.
+                user │ wait 600
                 user │ (cancels the turn)
               ✓ a cancelled turn ends with the stop reason cancelled
-                user │ hello
+                user │ say hello
+               agent │ hello
               ✓ the session goes on after it
               ✓ the agent broke no rule of the protocol
               ✓ the agent ended when its stdin was closed
 
             An editor that cannot write
-              ✓ bowline-demo runs as process N, speaks version 1 and opened session demo-1
-                user │ bump config.json
-               agent │ I cannot write it: fs/write_text_file needs clientCapabilities.fs.writeTextFile, which was not advertised
-              ✓ the agent sees that before it sends anything
+                host │ starts `bowline agent --model offline --shell` as process N
+              ✓ bowline speaks version 1 of the protocol and opened a session
+                user │ /status
+               agent │ reading files: the editor (it advertises fs.readTextFile)
+               agent │ writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
+               agent │ commands: the agent's own machine (the editor does not advertise terminal)
+               agent │ listing and searching: the agent's own machine (the protocol has no such method)
+              ✓ the agent knows, does it itself, and says so
 
             The record
               ✓ what was refused is in the audit log
@@ -225,7 +310,13 @@ fn the_demo_shows_every_step_and_checks_it() {
               verify │ audit-00000001.jsonl:6: entry 6 was removed before this line
               ✓ that is found
 
-            All 35 checks hold.
+            All 34 checks hold.
+
+            Try it on a project of yours:
+              bowline run 'read README.md'       one prompt, in this terminal
+              bowline chat                       the same in full screen
+              bowline setup zed                  in your editor; also jetbrains, neovim, emacs, vscode
+              bowline doctor                     what works here, and which model would be used
             --- exit status: 0
         "#]],
     );
@@ -236,20 +327,33 @@ fn help_says_what_there_is() {
     check(
         &["--help"],
         expect![[r#"
-        The workspace between an editor and a coding agent: unsaved text, reviewed writes, undo
+            The workspace between an editor and a coding agent: unsaved text, reviewed writes, undo
 
-        Usage: bowline <COMMAND>
+            Usage: bowline <COMMAND>
 
-        Commands:
-          demo   Takes a short tour on a scratch project: a real agent and a real client, two processes over a pipe, every step checked. Needs no key and no network
-          agent  The agent, for editors to start: speaks ACP on stdin and stdout. Works without a key by the offline model
-          help   Print this message or the help of the given subcommand(s)
+            Commands:
+              demo         Takes a short tour on a scratch project: the real agent and the real host, two processes over a pipe, every step checked. Needs no key and no network
+              run          Serves this workspace to an agent for one prompt, and shows what it does
+              chat         The same in a full-screen terminal interface
+              agent        The agent, for editors to start: speaks ACP on stdin and stdout. Works without a key by the offline model [alias: serve]
+              mcp          Serves this workspace to MCP clients: files, commands and unsaved text under your rules
+              changes      Lists what agents changed in this workspace
+              diff         Shows what agents changed, as a patch that git reads
+              undo         Takes back what agents changed; your own later edits stay
+              redo         Does again what was undone
+              sessions     Lists, shows, exports and deletes sessions of Bowline's agent
+              audit        Shows and verifies the record of what agents did here
+              policy       Shows and changes what agents may do here without a question
+              doctor       Says what works, what does not, and what to do about it
+              setup        Prints the configuration that an editor needs, or writes it
+              completions  Prints a script that completes commands and options in a shell
+              help         Print this message or the help of the given subcommand(s)
 
-        Options:
-          -h, --help     Print help
-          -V, --version  Print version
-        --- exit status: 0
-    "#]],
+            Options:
+              -h, --help     Print help
+              -V, --version  Print version
+            --- exit status: 0
+        "#]],
     );
     check(
         &["--version"],

@@ -7,7 +7,11 @@ use crate::programs::{root, run, transcript};
 /// The commands, each with a text that shows that it did its work.
 const COMMANDS: &[(&str, Shows)] = &[
     ("cargo run --release -- demo", Shows::ChecksHold),
+    ("cargo install --locked --path crates/bowline-cli", Shows::Success),
     ("cargo run --release -- --help", Shows::Usage),
+    ("cargo run --release -- run --model offline \"list\"", Shows::Listing),
+    ("cargo run --release -- undo --help", Shows::Usage),
+    ("cargo run --release -- setup zed", Shows::Configuration),
     ("cargo run --release -- agent --help", Shows::Usage),
     ("cargo build -p bowline-wire --examples", Shows::Success),
     ("cargo run -p bowline-wire --example client -- target/debug/examples/agent", Shows::EndOfTurn),
@@ -27,12 +31,22 @@ enum Shows {
     Success,
     EndOfTurn,
     Undone,
+    Listing,
+    Configuration,
 }
 
 #[test]
 fn every_command_of_the_readme_works() {
+    let home = tempfile::tempdir().unwrap();
     for (command, shows) in COMMANDS {
-        let output = run(Command::new("sh").args(["-c", command]).current_dir(root()));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).current_dir(root());
+        // What a run keeps is not the business of whoever tests. Cargo and rustup have to find their own things.
+        for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+            shell.env(name, home.path().join(name));
+        }
+        shell.env("CARGO_INSTALL_ROOT", home.path().join("installed"));
+        let output = run(&mut shell);
         let text = transcript(&output);
         let sign = match shows {
             Shows::ChecksHold => "checks hold.",
@@ -40,6 +54,8 @@ fn every_command_of_the_readme_works() {
             Shows::Success => "exit status: 0",
             Shows::EndOfTurn => "EndTurn",
             Shows::Undone => "undone, the file has",
+            Shows::Listing => "ARCHITECTURE.md",
+            Shows::Configuration => "agent_servers",
         };
         assert!(output.status.success() && text.contains(sign), "{command}\n{text}");
     }

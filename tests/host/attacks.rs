@@ -193,6 +193,7 @@ async fn what_the_agent_is_told_was_denied_is_no_grant() {
         .await;
     expect![[r#"
           ? puppet asks: Edit
+          ? ! the agent offers no yes: whatever is answered, it is told no
           ?   write $ROOT/a.txt
           ?   new file, lines: 1
           ?   @@ -0,0 +1 @@

@@ -505,6 +505,9 @@ fn expect_flow() -> Expect {
         question
           $AGENT asks: Update config
             write $BASE/project/a.txt
+            with │ {
+                 │   "path": "$BASE/project/a.txt"
+                 │ }
           Asked because no rule covers it, and preset ask asks before writes
         question
           $AGENT is about to act, and has not asked: write $BASE/project/b.txt

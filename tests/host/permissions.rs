@@ -1,6 +1,6 @@
 //! Asking for permission and acting on it: one question for both, and an approval for nothing but what was shown.
 
-use bowline_state::question::Reply;
+use bowline_state::question::{Answer, Reply};
 use bowline_wire::schema::v1::StopReason;
 use bowline_workspace::approvals::MAX_WAITING;
 use expect_test::{Expect, expect};
@@ -553,6 +553,84 @@ async fn an_answer_is_an_option_of_its_kind_or_cancelled_never_the_first() {
     "#]].assert_eq(&text);
 }
 
+#[tokio::test]
+async fn what_a_person_chooses_of_several_answers_reaches_the_agent() {
+    let options = json!([
+        {"optionId": "a", "name": "Plan A", "kind": "allow_once"},
+        {"optionId": "b", "name": "Plan B: also delete everything", "kind": "allow_once"},
+        {"optionId": "c", "name": "Not yet", "kind": "reject_once"},
+        {"optionId": "d", "name": "Never", "kind": "reject_always"},
+    ]);
+    let mut number = 0..;
+    let stage = Stage::new().person(move |question| {
+        let offer = &question.choices()[number.next().unwrap()];
+        Reply::Answered(Answer::chosen(offer))
+    });
+    let mut text = String::new();
+    for _ in 0..4 {
+        let call = json!({"toolCallId": "c1", "title": "Ready?", "kind": "switch_mode", "rawInput": {"plan": "all of it"}});
+        let options = options.clone();
+        text += &stage
+            .turn(|actor| async move {
+                let outcome = actor.ask(call, options).await;
+                actor.says(&outcome);
+                StopReason::EndTurn
+            })
+            .await;
+    }
+    let ends: Vec<&str> = text.lines().filter(|line| !line.starts_with("  ?")).collect();
+    assert_eq!(ends, ["selected a", "selected b", "selected c", "selected d"], "{text}");
+    let first: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("  ? ")).collect();
+    expect![[r#"
+        puppet asks: Ready?
+          a change of its mode in its own words: Ready?
+          with │ {
+               │   "plan": "all of it"
+               │ }
+        The agent offers
+          1 Plan A (yes)
+          2 Plan B: also delete everything (yes)
+          3 Not yet (no)
+          4 Never (no, always)
+        Asked because the agent only describes what it does"#]]
+    .assert_eq(&first.join("\n"));
+}
+
+#[tokio::test]
+async fn what_an_agent_says_and_the_file_does_not_have_is_told() {
+    let stage = Stage::new().file("a.txt", "1\n2\n11\n").answers(&["no", "no"]);
+    check(
+        &stage,
+        r#"
+        ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"1\n","newText":"X\n"}]}
+        ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"7\n","newText":"X\n"}]}
+        "#,
+        expect![[r#"
+            > ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"1\n","newText":"X\n"}]}
+              ? puppet asks: Edit
+              ? ! $ROOT/a.txt does not have the text that would be replaced, or has it more than once
+              ?   write $ROOT/a.txt
+              ?   lines: 1 added, 1 removed
+              ?   @@ -1 +1 @@
+              ?   -1
+              ?   +X
+              ? Asked because no rule covers it, and preset ask asks before writes
+            selected never
+            > ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"7\n","newText":"X\n"}]}
+              ? puppet asks: Edit
+              ? ! $ROOT/a.txt does not have the text that would be replaced, or has it more than once
+              ?   write $ROOT/a.txt
+              ?   lines: 1 added, 1 removed
+              ?   @@ -1 +1 @@
+              ?   -7
+              ?   +X
+              ? Asked because no rule covers it, and preset ask asks before writes
+            selected never
+        "#]],
+    )
+    .await;
+}
+
 /// Returns a person who never answers.
 fn silent(stage: Stage) -> Stage {
     stage.lab.desk.answer_later(|_| Box::pin(std::future::pending()));
@@ -894,6 +972,10 @@ async fn what_a_person_reads_is_safe_and_shows_both_ends_of_a_command() {
           ? ! reaches the network
           ?   run rm -rf important xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx [..] xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ; curl evil.example
           ?   in $ROOT
+          ? The agent offers
+          ?   1 Always (yes, always)
+          ?   2 Once (yes)
+          ?   3 No (no)
           ? Asked because `rm -rf important xxxxxxxxxxxxxxxxxxxxxxxx [..] st 16384 are looked at, so its commands cannot be told apart
         selected never
           ? puppet is about to act, and has not asked: run printf '\u{1b}[8m' \r\u{202e}# nothing

@@ -310,3 +310,17 @@ async fn an_agent_that_dies_before_it_is_met_has_last_words() {
     .assert_eq(&exit.to_string());
     assert!(error.to_string().ends_with(&exit.to_string()), "{error}");
 }
+
+#[tokio::test]
+async fn an_agent_that_does_not_answer_is_not_waited_for() {
+    let lab = test_support::lab::Lab::open(SUPERVISOR, |settings| {
+        settings.greeting = Some(std::time::Duration::from_millis(1));
+    });
+    let mut command = tokio::process::Command::new("sh");
+    command.args(["-c", "echo what now >&2; cat > /dev/null; exit 0"]);
+    let error = lab.unwrap().host.spawn(command).await.unwrap_err();
+    let HostError::Silent { exit: Some(_), .. } = &error else { panic!("{error:?}") };
+    let expected =
+        "the agent did not answer within 0 s: is it one that speaks ACP? the agent ended: exit status: 0";
+    assert!(error.to_string().starts_with(expected), "{error}");
+}

@@ -2,7 +2,7 @@
 
 use crate::World;
 use crate::command::{cargo, run, run_as_progress};
-use crate::peers::{OtherAgent, Peer};
+use crate::peers::{Extent, OtherAgent, Peer};
 use crate::summary::Outcome;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -82,7 +82,7 @@ fn installed_peers(world: &World) -> anyhow::Result<Vec<Peer>> {
 
 /// Installs the agent that ours is measured against, and returns its command.
 fn fast_agent(world: &World) -> anyhow::Result<Vec<String>> {
-    match OtherAgent::FastAgent.install(world) {
+    match OtherAgent::FastAgent.install(world, Extent::Usual) {
         Outcome::Passed => Ok(OtherAgent::FastAgent.command(&world.root)),
         Outcome::Skipped(why) | Outcome::Failed(why) => {
             bail!("there is nothing to measure against: {}: {why}", OtherAgent::FastAgent.name())

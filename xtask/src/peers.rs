@@ -23,9 +23,11 @@ use std::process::Command;
 
 mod agents;
 mod clients;
+mod mcp;
 
 pub use agents::OtherAgent;
 pub use clients::{OtherClient, python_example, typescript_example};
+pub use mcp::McpClient;
 
 /// The environment variable that names the installed peers.
 pub const VARIABLE: &str = "BOWLINE_PEERS";
@@ -129,7 +131,8 @@ pub fn installed(root: &Path) -> String {
     let agents = OtherAgent::ALL.iter().filter(|agent| agent.is_installed(root)).map(|agent| agent.name());
     let clients =
         OtherClient::ALL.iter().filter(|client| client.is_installed(root)).map(|client| client.name());
-    peers.chain(agents).chain(clients).collect::<Vec<_>>().join(",")
+    let mcp = McpClient::ALL.iter().filter(|client| client.is_installed(root)).map(|client| client.name());
+    peers.chain(agents).chain(clients).chain(mcp).collect::<Vec<_>>().join(",")
 }
 
 /// Which peers to install.
@@ -137,7 +140,7 @@ pub fn installed(root: &Path) -> String {
 pub enum Extent {
     /// Those that every run of the tests has.
     Usual,
-    /// Also those that take long to build.
+    /// Also those that take long to build, or much room.
     All,
 }
 
@@ -145,8 +148,9 @@ pub enum Extent {
 pub fn install(world: &World, extent: Extent) -> Vec<Row> {
     let row = |name: &str, install: &dyn Fn() -> Outcome| Row::timed(format!("peers: {name}"), install);
     let mut rows: Vec<Row> = Peer::ALL.iter().map(|peer| row(peer.name(), &|| peer.install(world))).collect();
-    rows.extend(OtherAgent::ALL.iter().map(|agent| row(agent.name(), &|| agent.install(world))));
+    rows.extend(OtherAgent::ALL.iter().map(|agent| row(agent.name(), &|| agent.install(world, extent))));
     rows.extend(OtherClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world, extent))));
+    rows.extend(McpClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world))));
     rows
 }
 

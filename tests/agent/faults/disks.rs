@@ -86,6 +86,28 @@ async fn a_full_disk_is_told_and_the_session_goes_on_when_there_is_room() {
     .assert_eq(&told);
 }
 
+/// A disk that is slow: the turn is answered as cancelled at once, and yet nothing of it is lost when the client goes.
+#[tokio::test]
+async fn a_cancelled_turn_is_saved_after_it_was_answered() {
+    let scene = Scene::new();
+    let mut program = scene.start(&[]);
+    program.initialize(json!({})).await;
+    let session = program.new_session(&scene.project()).await;
+    assert_eq!(program.turn(&session, "say before").await, "end_turn");
+    let turn = program.prompt(&session, "say begun\nwait 3600").await;
+    program.until(|it| it["params"]["update"]["content"]["text"] == "begun").await;
+    let database = rusqlite::Connection::open(database(&scene)).unwrap();
+    database.execute_batch("BEGIN IMMEDIATE").unwrap();
+    program.notify("session/cancel", json!({"sessionId": session})).await;
+    assert_eq!(program.answer(turn).await["result"]["stopReason"], "cancelled");
+    database.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(program.end().await, Some(0));
+    assert_eq!(
+        replay_in_another(&scene, &session).await,
+        "> say before\n< before\n> say begun\nwait 3600\n< begun\n"
+    );
+}
+
 /// A database that is rubbish is kept aside, and work goes on.
 #[tokio::test]
 async fn a_damaged_database_is_set_aside_and_said_to_be() {

@@ -31,6 +31,7 @@ async fn told(prepare: impl FnOnce(&Editor, &str), prompt: &str) -> String {
     let mut settings = Settings::new(places, terminals::Settings::new(supervisor));
     settings.shell = true;
     settings.client_timeout = Duration::from_millis(300);
+    settings.review_timeout = Duration::from_millis(300);
     settings.command_timeout = Duration::from_millis(300);
     let keys = Keyring::new(None);
     let models = Models::new(ModelsSettings { keys: keys.clone(), ..ModelsSettings::default() });

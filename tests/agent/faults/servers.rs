@@ -78,24 +78,39 @@ async fn a_server_is_asked_about_called_crashes_and_comes_back() {
     assert_eq!(program.end().await, Some(0));
 }
 
+/// How an agent, or a session of it, ends.
+#[derive(Debug, Clone, Copy)]
+enum Ends {
+    Closed,
+    EndOfInput,
+    Killed,
+}
+
 #[tokio::test]
-async fn servers_are_gone_when_the_agent_ends_and_when_it_is_killed() {
-    for kill in [false, true] {
+async fn servers_are_gone_however_their_session_ends() {
+    for ends in [Ends::Closed, Ends::EndOfInput, Ends::Killed] {
         let scene = Scene::new();
         let mut program = scene.start(&[]);
         program.initialize(json!({})).await;
-        let mut tethers = Vec::new();
+        let (mut sessions, mut tethers) = (Vec::new(), Vec::new());
         for name in ["one", "two"] {
             let (session, mut tether) = with_server(&mut program, &scene, name).await;
             tether.begun().await;
             program.turn(&session, "call mcp__peer__echo {}").await;
+            sessions.push(session);
             tethers.push(tether);
         }
-        if kill {
-            program.child.start_kill().unwrap();
-            assert_eq!(program.ended().await, None);
-        } else {
-            assert_eq!(program.end().await, Some(0));
+        match ends {
+            Ends::Closed => {
+                for session in sessions {
+                    program.call("session/close", json!({"sessionId": session})).await;
+                }
+            }
+            Ends::EndOfInput => assert_eq!(program.end().await, Some(0)),
+            Ends::Killed => {
+                program.child.start_kill().unwrap();
+                assert_eq!(program.ended().await, None);
+            }
         }
         for tether in tethers {
             tether.gone().await;

@@ -1,13 +1,14 @@
 //! Agents that others have written, as they publish them, installed at pinned versions under `target/peers`.
 //!
 //! They drive our host in tests. Each is started in a home of its own, and needs no network: fast-agent's model repeats
-//! what it is told, gemini-cli's is a server of the test, and elizacp has none.
+//! what it is told, the models of gemini-cli and opencode are a server of the test, and elizacp has none.
 
-use super::{Places, copy_files, install_requirements, is_current, stamp, works};
+use super::{Extent, Places, copy_files, install_requirements, is_current, stamp, works};
 use crate::World;
 use crate::command::{cargo, run_as_progress};
 use crate::summary::Outcome;
 use anyhow::Context;
+use std::env::consts::{ARCH, OS};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +19,9 @@ const ELIZA: &str = "elizacp@12.0.0";
 const PYTHON_WILL_DO: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 13))";
 const GEMINI: &str = "node_modules/@google/gemini-cli/bundle/gemini.js";
 
+// Its makers publish one for each kind of machine.
+const OPENCODE: &str = "node_modules/opencode-linux-x64/bin/opencode";
+
 /// An agent that others have written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherAgent {
@@ -27,11 +31,13 @@ pub enum OtherAgent {
     Gemini,
     /// The crate `elizacp`: only talks.
     Eliza,
+    /// The npm package `opencode-ai`, for one kind of machine: works on the files by itself, and asks before it does.
+    OpenCode,
 }
 
 impl OtherAgent {
     /// Every one.
-    pub const ALL: [Self; 3] = [Self::FastAgent, Self::Gemini, Self::Eliza];
+    pub const ALL: [Self; 4] = [Self::FastAgent, Self::Gemini, Self::Eliza, Self::OpenCode];
 
     /// Returns its name, which is also that of its folders.
     pub fn name(self) -> &'static str {
@@ -39,6 +45,7 @@ impl OtherAgent {
             Self::FastAgent => "fast-agent",
             Self::Gemini => "gemini",
             Self::Eliza => "elizacp",
+            Self::OpenCode => "opencode",
         }
     }
 
@@ -49,6 +56,7 @@ impl OtherAgent {
             Self::FastAgent => &[&program, "--model", "passthrough", "--shell"],
             Self::Gemini => &["node", &program, "--acp", "--skip-trust"],
             Self::Eliza => &[&program, "--deterministic", "acp"],
+            Self::OpenCode => &[&program, "acp"],
         };
         words.iter().map(ToString::to_string).collect()
     }
@@ -58,6 +66,7 @@ impl OtherAgent {
             Self::FastAgent => "bin/fast-agent-acp",
             Self::Gemini => GEMINI,
             Self::Eliza => "bin/elizacp",
+            Self::OpenCode => OPENCODE,
         })
     }
 
@@ -65,8 +74,8 @@ impl OtherAgent {
         Places::named(self.name(), root)
     }
 
-    /// Installs it, unless that was done before.
-    pub fn install(self, world: &World) -> Outcome {
+    /// Installs it, unless that was done before, or takes too much for what is to be installed.
+    pub fn install(self, world: &World, extent: Extent) -> Outcome {
         let places = self.places(&world.root);
         let installed = match self {
             Self::FastAgent => match python() {
@@ -76,10 +85,17 @@ impl OtherAgent {
                     return Outcome::missing(missing, world.ci);
                 }
             },
-            Self::Gemini if !super::has_node() => {
+            Self::OpenCode if extent == Extent::Usual && !self.is_installed(&world.root) => {
+                return Outcome::Skipped("takes 180 MB: `cargo xtask peers --all` installs it".into());
+            }
+            Self::OpenCode if (OS, ARCH) != ("linux", "x86_64") => {
+                return Outcome::missing("is pinned for Linux on x86-64 alone", world.ci);
+            }
+            Self::Gemini | Self::OpenCode if !super::has_node() => {
                 return Outcome::missing(format!("needs {}", super::NODE), world.ci);
             }
-            Self::Gemini => install_gemini(&places),
+            Self::Gemini => install_npm(&places, GEMINI, &["--omit=optional"]),
+            Self::OpenCode => install_npm(&places, OPENCODE, &[]),
             Self::Eliza => install_crate(&world.root, &places, ELIZA),
         };
         Outcome::of(installed)
@@ -91,6 +107,7 @@ impl OtherAgent {
         let current = match self {
             Self::FastAgent => is_current(&places, "requirements.txt"),
             Self::Gemini => is_current(&places, "package-lock.json") && super::has_node(),
+            Self::OpenCode => is_current(&places, "package-lock.json"),
             // Cargo itself knows what is there.
             Self::Eliza => true,
         };
@@ -115,13 +132,13 @@ fn install_fast_agent(python: &Path, places: &Places) -> anyhow::Result<()> {
     install_requirements(python, &requirements, &places.target, &["--no-deps", "--no-compile"])
 }
 
-fn install_gemini(places: &Places) -> anyhow::Result<()> {
-    if is_current(places, "package-lock.json") && places.target.join(GEMINI).is_file() {
+fn install_npm(places: &Places, program: &str, how: &[&str]) -> anyhow::Result<()> {
+    if is_current(places, "package-lock.json") && places.target.join(program).is_file() {
         return Ok(());
     }
     copy_files(&places.source, &places.target)?;
     let mut npm = Command::new("npm");
-    npm.args(["ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund"]);
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).args(how);
     run_as_progress(npm.current_dir(&places.target))?;
     stamp(places, "package-lock.json")
 }
@@ -145,7 +162,8 @@ pub(super) fn install_crate(root: &Path, places: &Places, version: &str) -> anyh
 #[cfg(test)]
 mod tests {
     use super::{OtherAgent, Places};
-    use crate::peers::stamp;
+    use crate::World;
+    use crate::peers::{Extent, stamp};
     use expect_test::expect;
     use std::fs;
     use std::path::Path;
@@ -156,8 +174,18 @@ mod tests {
         expect![[r#"
             /my repo/target/peers/fast-agent/bin/fast-agent-acp --model passthrough --shell
             node /my repo/target/peers/gemini/node_modules/@google/gemini-cli/bundle/gemini.js --acp --skip-trust
-            /my repo/target/peers/elizacp/bin/elizacp --deterministic acp"#]]
+            /my repo/target/peers/elizacp/bin/elizacp --deterministic acp
+            /my repo/target/peers/opencode/node_modules/opencode-linux-x64/bin/opencode acp"#]]
         .assert_eq(&commands.join("\n"));
+    }
+
+    #[test]
+    fn what_takes_much_room_is_left_out_and_said_so() {
+        let root = tempfile::tempdir().unwrap();
+        let world = World { root: root.path().to_owned(), ci: true };
+        let outcome = OtherAgent::OpenCode.install(&world, Extent::Usual);
+        expect![[r#"Skipped("takes 180 MB: `cargo xtask peers --all` installs it")"#]]
+            .assert_eq(&format!("{outcome:?}"));
     }
 
     #[test]

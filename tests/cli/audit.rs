@@ -1,0 +1,263 @@
+//! `bowline audit`, on the log of what real agents did.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use expect_test::expect;
+
+use crate::changes::steady;
+use crate::program::Scene;
+
+impl Scene {
+    fn log(&self) -> PathBuf {
+        let files = fs::read_dir(self.journal().join("audit")).unwrap();
+        files.map(|file| file.unwrap().path()).max().unwrap()
+    }
+
+    /// Runs a command of the log, and returns what it told without what differs from run to run.
+    fn audit(&self, arguments: &[&str]) -> String {
+        let name = self.journal().file_name().unwrap().to_str().unwrap().to_owned();
+        let told = steady(&self.run(&[&["audit"], arguments].concat())).replace(&name, "$NAME");
+        let mut lines: Vec<String> = Vec::new();
+        for line in told.lines() {
+            let parts = line
+                .split(" · ")
+                .filter(|part| !part.ends_with(" µs") && !part.ends_with(" ms") && *part != "TIME");
+            // A latency may be the last before the session.
+            let parts = parts.map(|part| match part.split_once(" (session") {
+                Some((time, rest)) if time.ends_with("µs") || time.ends_with("ms") || time == "TIME" => {
+                    format!("LATENCY (session{rest}")
+                }
+                _ => part.to_owned(),
+            });
+            lines.push(parts.collect::<Vec<_>>().join(" · "));
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\n");
+    scene.put(".env", "KEY=1\n");
+    // What is asked about is denied, because nobody is there.
+    scene.run(&["run", "--approve", "edits", "read a.txt\nwrite b.txt: hello\\n\nread .env"]);
+    scene.next_turn("run exit 3");
+    scene
+}
+
+#[test]
+fn where_no_agent_was_there_is_no_log() {
+    let scene = Scene::new();
+    expect![[r#"
+        $ bowline audit show
+        --- stderr
+        bowline: no agent has done anything in $PROJECT yet: there is no audit log
+        --- 0
+        $ bowline audit verify
+        --- stderr
+        bowline: no agent has done anything in $PROJECT yet: there is no audit log
+        --- 0
+        $ bowline audit show --since never
+        --- stderr
+        bowline: "never" is no time: write a date such as 2027-01-31 or 2027-01-31T12:00:00Z, or a span such as 30m, 2h, 7d
+        --- 2
+    "#]].assert_eq(&scene.play(&[
+        &["audit", "show"],
+        &["audit", "verify"],
+        &["audit", "show", "--since", "never"],
+    ]));
+    assert!(!scene.home().join(".local").exists());
+}
+
+#[test]
+fn what_was_asked_decided_and_done_is_listed() {
+    let scene = scene();
+    expect![[r#"
+            2 WHEN  allowed   turn/start (session $SESSION, turn 1)
+            3 WHEN  allowed   fs/read a.txt · by preset: accept-edits · 4 bytes (session $SESSION, turn 1, call turn1_1)
+            4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SESSION, turn 1, call turn1_1)
+            5 WHEN  failed    fs/read b.txt · by preset: accept-edits · resource not found: $PROJECT/b.txt (session $SESSION, turn 1, call turn1_2)
+            6 WHEN  allowed   permission b.txt · by preset: accept-edits · LATENCY (session $SESSION, turn 1, call turn1_2)
+            7 WHEN  failed    fs/read b.txt · by preset: accept-edits · resource not found: $PROJECT/b.txt (session $SESSION, turn 1, call turn1_2)
+            8 WHEN  allowed   fs/write b.txt · by person · begins (session $SESSION, turn 1, call turn1_2)
+            9 WHEN  allowed   fs/write b.txt · by preset: accept-edits · 6 bytes · begins (session $SESSION, turn 1, call turn1_2)
+           10 WHEN  allowed   fs/write b.txt · by preset: accept-edits · 6 bytes (session $SESSION, turn 1, call turn1_2)
+           11 WHEN  allowed   fs/read b.txt · by preset: accept-edits · 6 bytes (session $SESSION, turn 1, call turn1_2)
+           12 WHEN  allowed   fs/write b.txt · by person · 6 bytes (session $SESSION, turn 1, call turn1_2)
+           13 WHEN  denied    permission .env · permission denied: no rule allows it, and nobody is there to ask (session $SESSION, turn 1, call turn1_3)
+           14 WHEN  denied    fs/read .env · by person · no rule allows it, and nobody is there to ask (session $SESSION, turn 1, call turn1_3)
+           15 WHEN  allowed   turn/end · EndTurn (session $SESSION, turn 1)
+        --- 0
+    "#]].assert_eq(&scene.audit(&["show", "--turn", "1"]));
+    expect![[r#"
+           20 WHEN  allowed   terminal/create `exit 3` · by person · begins (session $SESSION, turn 2, call turn2_1)
+           21 WHEN  allowed   terminal/create `/bin/sh -c 'exit 3'` · by preset: full · LATENCY (session $SESSION, turn 2, call turn2_1)
+           24 WHEN  allowed   terminal/create `exit 3` · by person · exit 3 (session $SESSION, turn 2, call turn2_1)
+        --- 0
+    "#]].assert_eq(&scene.audit(&["show", "--kind", "terminal/create"]));
+    expect![[r#"
+           13 WHEN  denied    permission .env · permission denied: no rule allows it, and nobody is there to ask (session $SESSION, turn 1, call turn1_3)
+           14 WHEN  denied    fs/read .env · by person · no rule allows it, and nobody is there to ask (session $SESSION, turn 1, call turn1_3)
+        --- 0
+    "#]].assert_eq(&scene.audit(&["show", "--denied"]));
+    expect![[r#"
+            2 WHEN  allowed   turn/start (session $SESSION, turn 1)
+           15 WHEN  allowed   turn/end · EndTurn (session $SESSION, turn 1)
+           18 WHEN  allowed   turn/start (session $SESSION, turn 2)
+           25 WHEN  allowed   turn/end · EndTurn (session $SESSION, turn 2)
+        --- 0
+    "#]]
+    .assert_eq(&scene.audit(&["show", "--kind", "turn", "--since", "1h"]));
+    expect![[r#"
+            4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SESSION, turn 1, call turn1_1)
+        --- 0
+    "#]].assert_eq(&scene.audit(&["show", "--path", "a.txt", "--turn", "1", "--last", "1"]));
+    expect![[r#"
+        {"entry":1,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
+        {"entry":17,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
+        --- 0
+    "#]].assert_eq(&scene.audit(&["show", "--kind", "session/start", "--json"]));
+    expect![[r#"
+        --- 0
+    "#]]
+    .assert_eq(&scene.audit(&["show", "--session", "nobody"]));
+    expect![[r#"
+        --- 0
+    "#]]
+    .assert_eq(&scene.audit(&["show", "--since", "3000-01-01"]));
+}
+
+#[test]
+fn who_took_something_back_is_in_the_log() {
+    let scene = Scene::new();
+    scene.agent("write b.txt: hello\\n");
+    scene.run(&["undo"]);
+    expect![[r#"
+           13 WHEN  allowed   undo b.txt · by person
+        --- 0
+    "#]]
+    .assert_eq(&scene.audit(&["show", "--kind", "undo"]));
+    expect!["--- 0"].assert_eq(&scene.audit(&["verify"]).lines().skip(2).collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn a_whole_log_verifies_and_a_changed_one_tells_where() {
+    let scene = Scene::new();
+    scene.agent("write b.txt: hello\\n");
+    let log = scene.log();
+    let text = fs::read_to_string(&log).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let ends = format!("{} entries in 1 file, 1 to {}\n--- 0\n", lines.len(), lines.len());
+    assert!(scene.audit(&["verify"]).ends_with(&format!("whole: {ends}")), "{}", scene.audit(&["verify"]));
+
+    let join = |lines: &[&str]| lines.join("\n") + "\n";
+    let changed = lines[3].replacen("b.txt", "c.txt", 1);
+    assert_ne!(changed, lines[3]);
+    let mut moved = lines.clone();
+    moved.swap(2, 3);
+    for (what, forged, expected) in [
+        (
+            "changed",
+            join(&[&lines[..3], &[changed.as_str()], &lines[4..]].concat()),
+            expect![[r#"
+                $HOME/.local/state/bowline/workspaces/$NAME/audit
+                not as it was written: N-1 entries in 1 file, 1 to N
+                  audit-00000001.jsonl:4: entry 4 was changed
+                --- stderr
+                bowline: the audit log is not as it was written: 1 fault
+                --- 1
+            "#]],
+        ),
+        (
+            "removed",
+            join(&[&lines[..2], &lines[3..]].concat()),
+            expect![[r#"
+            $HOME/.local/state/bowline/workspaces/$NAME/audit
+            not as it was written: N-1 entries in 1 file, 1 to N
+              audit-00000001.jsonl:3: entry 3 was removed before this line
+            --- stderr
+            bowline: the audit log is not as it was written: 1 fault
+            --- 1
+        "#]],
+        ),
+        (
+            "reordered",
+            join(&moved),
+            expect![[r#"
+            $HOME/.local/state/bowline/workspaces/$NAME/audit
+            not as it was written: N entries in 1 file, 1 to N
+              audit-00000001.jsonl:4: entry 3 was moved: it stands after entry 4
+            --- stderr
+            bowline: the audit log is not as it was written: 1 fault
+            --- 1
+        "#]],
+        ),
+        (
+            "overwritten",
+            join(&[&lines[..2], &["{}"], &lines[3..]].concat()),
+            expect![[r#"
+            $HOME/.local/state/bowline/workspaces/$NAME/audit
+            not as it was written: N-1 entries in 1 file, 1 to N
+              audit-00000001.jsonl:3: the line is not an entry: it was overwritten or put in
+            --- stderr
+            bowline: the audit log is not as it was written: 1 fault
+            --- 1
+        "#]],
+        ),
+    ] {
+        fs::write(&log, forged).unwrap();
+        let told = scene.audit(&["verify"]).replace(&format!(" {} ", lines.len()), " N ");
+        expected.assert_eq(
+            &told
+                .replace(&format!("to {}", lines.len()), "to N")
+                .replace(&format!(" {} entries", lines.len() - 1), " N-1 entries"),
+        );
+        let json = scene.audit(&["verify", "--json"]);
+        assert!(json.contains(r#""intact":false"#) && json.ends_with("--- 1\n"), "{what}: {json}");
+    }
+    // Cut off at the end, which the anchor knows.
+    fs::write(&log, join(&lines[..3])).unwrap();
+    let told = scene.audit(&["verify"]);
+    assert!(
+        told.contains(&format!("entries 4 to {} were cut off the end, which the anchor knows", lines.len())),
+        "{told}"
+    );
+    // A line that a crash tore is no harm.
+    fs::write(&log, format!("{text}{{\"seq\":")).unwrap();
+    let told = scene.audit(&["verify"]);
+    assert!(told.contains("whole but for what a crash left") && told.ends_with("--- 0\n"), "{told}");
+    // And a log that is gone is not an empty one.
+    fs::remove_dir_all(scene.journal().join("audit")).unwrap();
+    let told = scene.audit(&["verify"]);
+    assert!(told.contains("cut off the end") && told.ends_with("--- 1\n"), "{told}");
+}
+
+#[test]
+fn a_reader_may_stop_early() {
+    let scene = Scene::new();
+    scene.agent("write b.txt: hello\\n");
+    for arguments in [&["audit", "show"][..], &["audit", "show", "--json"], &["audit", "verify"]] {
+        let mut child =
+            scene.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn a_log_that_was_removed_is_missed_also_below_another_workspace() {
+    let scene = scene();
+    scene.put("sub/a.txt", "one\n");
+    let sub = scene.path("sub");
+    scene.run(&["run", "--model", "offline", "--cwd", &sub, "read a.txt"]);
+    let workspaces = scene.journal().parent().unwrap().to_owned();
+    let of_sub = fs::read_dir(workspaces).unwrap().map(|entry| entry.unwrap().path());
+    let of_sub = of_sub.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with("sub-"));
+    fs::remove_dir_all(of_sub.last().unwrap().join("audit")).unwrap();
+    let told = scene.run(&["audit", "verify", "--cwd", &sub]);
+    assert!(!told.contains("whole"), "{told}");
+    assert!(told.ends_with("--- 1\n"), "{told}");
+}

@@ -1,0 +1,817 @@
+//! `bowline changes`, `diff`, `undo` and `redo`, on what real agents changed.
+
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use bowline_state::changes::{Moment, Origin, Source};
+use bowline_workspace::journal::{Draft, Journal, Manner, Retention, Side, SideContent};
+use bowline_workspace::roots::{RootSpec, Roots};
+use bowline_workspace::workspace::Workspace;
+use expect_test::expect;
+
+use crate::program::Scene;
+
+/// Returns text in which dates and short durations are the same in every run.
+pub(crate) fn steady(text: &str) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    let fits = |at: usize, form: &str| {
+        form.chars().enumerate().all(|(offset, expected)| match (expected, characters.get(at + offset)) {
+            ('9', Some(found)) => found.is_ascii_digit(),
+            (expected, Some(found)) => expected == *found,
+            (_, None) => false,
+        })
+    };
+    let forms = ["9999-99-99 99:99:99Z", "9999-99-99T99:99:99.999Z"];
+    let mut steady = String::new();
+    let mut at = 0;
+    while at < characters.len() {
+        match forms.iter().find(|form| fits(at, form)) {
+            Some(form) => {
+                steady.push_str("WHEN");
+                at += form.len();
+            }
+            None => {
+                steady.push(characters[at]);
+                at += 1;
+            }
+        }
+    }
+    steady.replace("1 minute ago", "just now")
+}
+
+impl Scene {
+    /// Has Bowline's own agent do something in a session of its own, or in the last one.
+    pub(crate) fn agent(&self, prompt: &str) {
+        self.turn(&[], prompt);
+    }
+
+    pub(crate) fn next_turn(&self, prompt: &str) {
+        self.turn(&["--session", "last"], prompt);
+    }
+
+    fn turn(&self, more: &[&str], prompt: &str) {
+        let arguments = [&["run", "--approve", "all", "--format", "quiet"], more, &[prompt]].concat();
+        let output = self.output(self.command(&arguments), "");
+        assert!(output.status.success(), "{}", self.told(&output));
+    }
+
+    /// Runs commands one after the other, and returns all that they told.
+    pub(crate) fn play(&self, commands: &[&[&str]]) -> String {
+        let mut told = String::new();
+        for arguments in commands {
+            writeln!(told, "$ bowline {}", self.clean(&arguments.join(" "))).unwrap();
+            told += &steady(&self.run(arguments));
+        }
+        told
+    }
+
+    /// Where the journal of the project is.
+    pub(crate) fn journal(&self) -> PathBuf {
+        let roots = Roots::open(&RootSpec::writable(self.project().to_str().unwrap()), &[]).unwrap();
+        Workspace::journal_directory(&self.home().join(".local/state/bowline"), &roots)
+    }
+
+    fn git(&self, arguments: &[&str], stdin: &str) -> String {
+        let mut command = Command::new("git");
+        command
+            .args(arguments)
+            .current_dir(self.project())
+            .env_clear()
+            .env("PATH", crate::program::search_path());
+        self.told(&self.output(command, stdin))
+    }
+}
+
+#[test]
+fn where_no_agent_was_nothing_is_listed_and_nothing_can_be_undone() {
+    let scene = Scene::new();
+    let told =
+        scene.play(&[&["changes"], &["changes", "--json"], &["diff"], &["undo"], &["redo", "--dry-run"]]);
+    expect![[r#"
+        $ bowline changes
+        no agent has changed anything in $PROJECT yet
+        --- 0
+        $ bowline changes --json
+        --- stderr
+        bowline: no agent has changed anything in $PROJECT yet
+        --- 0
+        $ bowline diff
+        --- stderr
+        bowline: no agent has changed anything in $PROJECT yet
+        --- 0
+        $ bowline undo
+        --- stderr
+        bowline: there is nothing to undo: no agent has changed anything in $PROJECT yet
+        --- 1
+        $ bowline redo --dry-run
+        --- stderr
+        bowline: there is nothing to redo: no agent has changed anything in $PROJECT yet
+        --- 1
+    "#]]
+    .assert_eq(&told);
+    // Looking made nothing.
+    assert!(!scene.home().join(".local").exists());
+}
+
+#[test]
+fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\ntwo\nthree\n");
+    scene.agent("replace \"two\" with \"2\" in a.txt\nwrite b.txt: hello\\n");
+    scene.next_turn("run rm b.txt; mv a.txt 'c d.txt'; printf '\\000\\001' > e.bin");
+    let told = scene.play(&[
+        &["changes"],
+        &["diff", "--turn", "1"],
+        &["diff", "--stat"],
+        &["undo"],
+        &["changes", "--all"],
+        &["undo", "--dry-run"],
+        &["undo", "--session", "last"],
+        &["undo"],
+        &["redo"],
+        &["redo"],
+        &["redo"],
+    ]);
+    expect![[r#"
+        $ bowline changes
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   a.txt +1 −1  call turn1_1
+            2 created  b.txt +1  call turn1_2
+          turn 2 · WHEN (just now)
+            $ /bin/sh -c 'rm b.txt; mv a.txt '\''c d.txt'\''; printf '\''\000\001'\'' > e.bin'  call turn2_1
+            3 deleted  a.txt   −3  observed
+            4 deleted  b.txt   −1  observed
+            5 created  c d.txt +3  observed
+            6 created  e.bin   0 → 2 bytes  observed
+
+        6 changes; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline diff --turn 1
+        diff --git a/a.txt b/a.txt
+        --- a/a.txt
+        +++ b/a.txt
+        @@ -1,3 +1,3 @@
+         one
+        -two
+        +2
+         three
+        diff --git a/b.txt b/b.txt
+        new file mode 100644
+        --- /dev/null
+        +++ b/b.txt
+        @@ -0,0 +1 @@
+        +hello
+        --- 0
+        $ bowline diff --stat
+         a.txt   | 3 ---
+         c d.txt | 3 +++
+         e.bin   | binary
+         3 files changed, +3 −3
+        --- 0
+        $ bowline undo
+        undone the last turn (turn 2 of session $SESSION), in 4 files
+          e.bin    deleted (found on disk after a command)
+          c d.txt  deleted (found on disk after a command)
+          b.txt    there again (found on disk after a command)
+          a.txt    there again (found on disk after a command)
+        `bowline redo` brings it back
+        --- 0
+        $ bowline changes --all
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   a.txt +1 −1  call turn1_1
+            2 created  b.txt +1  call turn1_2
+          turn 2 · WHEN (just now)
+            $ /bin/sh -c 'rm b.txt; mv a.txt '\''c d.txt'\''; printf '\''\000\001'\'' > e.bin'  call turn2_1
+            3 deleted  a.txt   −3  observed, undone
+            4 deleted  b.txt   −1  observed, undone
+            5 created  c d.txt +3  observed, undone
+            6 created  e.bin   0 → 2 bytes  observed, undone
+
+        beside the agents: you, or other programs
+             7 deleted  e.bin   2 → 0 bytes  takes back 6  WHEN
+             8 deleted  c d.txt −3  takes back 5  WHEN
+             9 created  b.txt   +1  takes back 4  WHEN
+            10 created  a.txt   +3  takes back 3  WHEN
+
+        10 changes; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline undo --dry-run
+        diff --git a/b.txt b/b.txt
+        deleted file mode 100644
+        --- a/b.txt
+        +++ /dev/null
+        @@ -1 +0,0 @@
+        -hello
+        diff --git a/a.txt b/a.txt
+        --- a/a.txt
+        +++ b/a.txt
+        @@ -1,3 +1,3 @@
+         one
+        -2
+        +two
+         three
+        --- stderr
+        bowline: the last turn (turn 1 of session $SESSION) would be undone, in 2 files
+        --- 0
+        $ bowline undo --session last
+        undone session $SESSION, in 2 files
+          b.txt  deleted
+          a.txt  as it was before
+        `bowline redo` brings it back
+        --- 0
+        $ bowline undo
+        --- stderr
+        bowline: no turn of an agent changed anything here that is in effect
+        --- 1
+        $ bowline redo
+        redone what was undone last, in 2 files
+          a.txt  as it was before the undo
+          b.txt  there again
+        --- 0
+        $ bowline redo
+        redone what was undone last, in 4 files
+          a.txt    deleted
+          b.txt    deleted
+          c d.txt  there again
+          e.bin    there again
+        --- 0
+        $ bowline redo
+        --- stderr
+        bowline: there is nothing to redo: nothing is undone
+        --- 1
+    "#]]
+    .assert_eq(&told);
+    assert_eq!(scene.get("c d.txt"), "one\n2\nthree\n");
+    assert!(!scene.has("a.txt") && !scene.has("b.txt") && scene.has("e.bin"));
+}
+
+#[test]
+fn git_takes_the_patch_in_and_out() {
+    let scene = Scene::new();
+    scene.put("src/a.txt", "one\ntwo\nthree\n");
+    scene.git(&["init", "--quiet"], "");
+    scene.agent("replace \"two\" with \"2\" in src/a.txt\nwrite \"new file.txt\": no end");
+    let output = scene.output(scene.command(&["diff"]), "");
+    let patch = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(scene.git(&["apply", "-R"], &patch), "--- 0\n");
+    assert_eq!((scene.get("src/a.txt").as_str(), scene.has("new file.txt")), ("one\ntwo\nthree\n", false));
+    assert_eq!(scene.git(&["apply"], &patch), "--- 0\n");
+    assert_eq!(scene.get("new file.txt"), "no end");
+    // The dry run of an undo is a patch as well.
+    let output = scene.output(scene.command(&["undo", "--dry-run"]), "");
+    assert_eq!(scene.git(&["apply"], &String::from_utf8(output.stdout).unwrap()), "--- 0\n");
+    assert!(!scene.has("new file.txt"));
+}
+
+#[test]
+fn hunks_have_numbers_and_are_taken_back_by_them() {
+    let scene = Scene::new();
+    scene.put("a.txt", "a\nb\nc\nd\ne\nf\ng\nh\n");
+    scene.agent("write a.txt: A\\nb\\nc\\nD\\nD\\ne\\nf\\ng\\n");
+    let told = scene.play(&[
+        &["changes", "--hunks"],
+        &["diff", "--hunk", "2"],
+        &["undo", "--hunk", "2"],
+        &["changes"],
+        &["undo", "--hunk", "2"],
+        &["undo", "--hunk", "4"],
+        &["undo", "--hunk", "0"],
+        &["undo", "--change", "1", "--hunk", "1,3"],
+        &["changes", "--all"],
+        &["redo"],
+        &["changes", "--json"],
+    ]);
+    expect![[r#"
+        $ bowline changes --hunks
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   a.txt +3 −3  call turn1_1
+                 hunk 1, line 1
+                 -a
+                 +A
+                 hunk 2, line 4
+                 -d
+                 +D
+                 +D
+                 hunk 3, line 9
+                 -h
+
+        1 change; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline diff --hunk 2
+        diff --git a/a.txt b/a.txt
+        --- a/a.txt
+        +++ b/a.txt
+        @@ -1,7 +1,8 @@
+         A
+         b
+         c
+        -d
+        +D
+        +D
+         e
+         f
+         g
+        --- 0
+        $ bowline undo --hunk 2
+        undone hunk 2 of change 1, in 1 file
+          a.txt  in part
+        `bowline redo` brings it back
+        --- 0
+        $ bowline changes
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   a.txt +3 −3  call turn1_1, undone in part (hunks 2)
+
+        1 change; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline undo --hunk 2
+        --- stderr
+        bowline: there is nothing to undo of hunk 2 of change 1
+        --- 1
+        $ bowline undo --hunk 4
+        --- stderr
+        bowline: change 1 has no hunk 4, it has 1 to 3: `bowline changes --hunks` shows them
+        --- 1
+        $ bowline undo --hunk 0
+        --- stderr
+        bowline: hunks are counted from 1, as `bowline changes --hunks` shows them
+        --- 2
+        $ bowline undo --change 1 --hunk 1,3
+        undone hunks 1, 3 of change 1, in 1 file
+          a.txt  in part, merged with later edits
+        `bowline redo` brings it back
+        --- 0
+        $ bowline changes --all
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   a.txt +3 −3  call turn1_1, undone, hunk by hunk
+
+        beside the agents: you, or other programs
+            2 edited   a.txt +1 −2  takes back 1 (hunks 2)  WHEN
+            3 edited   a.txt +2 −1  takes back 1 (hunks 1, 3)  WHEN
+
+        3 changes; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline redo
+        redone what was undone last, in 1 file
+          a.txt  as it was before the undo
+        --- 0
+        $ bowline changes --json
+        {"change":1,"at":"WHEN","workspace":"$PROJECT","session":"$SESSION","turn":1,"call":"turn1_1","command":null,"source":"written","path":"$PROJECT/a.txt","before":{"sha256":"a8cdd76642f0ecda0067f4d780d027935959e42dc16520220f295191b913efba","size":16,"mode":"644"},"after":{"sha256":"265b42d008c61130ec4872dbe0410f07454f83eea6f52cb6ad5745147af4c405","size":16,"mode":"644"},"added":3,"removed":3,"reverses":[],"undone_hunks":[2],"in_effect":true,"uncertain":false}
+        --- 0
+    "#]].assert_eq(&told);
+    assert_eq!(scene.get("a.txt"), "A\nb\nc\nd\ne\nf\ng\n");
+}
+
+#[test]
+fn later_edits_stay_and_where_they_meet_nothing_is_done() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\ntwo\nthree\nfour\nfive\n");
+    scene.put("b.txt", "one\n");
+    scene.agent(
+        "replace \"four\" with \"4\" in a.txt\nreplace \"one\" with \"1\" in b.txt\nwrite c.txt: new\\n",
+    );
+    scene.put("a.txt", "ONE\ntwo\nthree\n4\nfive\n");
+    scene.put("b.txt", "eins\n");
+    scene.put("c.txt", "new\nand mine\n");
+    let told = scene.play(&[&["undo", "--dry-run"], &["undo"]]);
+    expect![[r#"
+        $ bowline undo --dry-run
+        diff --git a/a.txt b/a.txt
+        --- a/a.txt
+        +++ b/a.txt
+        @@ -1,5 +1,5 @@
+         ONE
+         two
+         three
+        -4
+        +four
+         five
+        --- stderr
+        bowline: the last turn (turn 1 of session $SESSION) would be undone, in 3 files
+        bowline: c.txt: change 3: it created the file, which was edited since; delete the file if it is not needed
+        bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
+        bowline: cannot undo 2 of 3 files, so nothing is undone: choose fewer, or --keep-going for the others
+        --- 1
+        $ bowline undo
+        --- stderr
+        bowline: c.txt: change 3: it created the file, which was edited since; delete the file if it is not needed
+        bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
+        bowline: cannot undo 2 of 3 files, so nothing is undone: choose fewer, or --keep-going for the others
+        --- 1
+    "#]].assert_eq(&told);
+    assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree\n4\nfive\n");
+    let told =
+        scene.play(&[&["undo", "--file", "b.txt"], &["undo", "--keep-going"], &["undo", "--keep-going"]]);
+    expect![[r#"
+        $ bowline undo --file b.txt
+        --- stderr
+        bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
+        bowline: cannot undo 1 of 1 file, so nothing is undone
+        --- 1
+        $ bowline undo --keep-going
+        undone the last turn (turn 1 of session $SESSION), in 1 file
+          a.txt  merged with later edits
+        `bowline redo` brings it back
+        --- stderr
+        bowline: c.txt: change 3: it created the file, which was edited since; delete the file if it is not needed
+        bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
+        bowline: cannot undo 2 of 3 files; they are as they were
+        --- 1
+        $ bowline undo --keep-going
+        --- stderr
+        bowline: c.txt: change 3: it created the file, which was edited since; delete the file if it is not needed
+        bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
+        bowline: cannot undo 2 of 2 files, so nothing is undone
+        --- 1
+    "#]].assert_eq(&told);
+    assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree\nfour\nfive\n");
+    assert_eq!((scene.get("b.txt"), scene.get("c.txt")), ("eins\n".to_owned(), "new\nand mine\n".to_owned()));
+}
+
+#[test]
+fn what_is_meant_can_be_said_in_many_ways() {
+    let scene = Scene::new();
+    scene.agent("write a.txt: 1\nwrite b.txt: 1");
+    scene.agent("write a.txt: 2\nwrite b.txt: 2");
+    scene.next_turn("write a.txt: 3");
+    let told = scene.play(&[
+        &["changes", "--turn", "1"],
+        &["changes", "--file", "b.txt"],
+        &["changes", "--call", "turn1_1"],
+        &["changes", "--call", "turn2"],
+        &["changes", "--change", "1"],
+        &["diff", "--turn"],
+        &["undo", "--turn", "7"],
+        &["undo", "--hunk", "1"],
+        &["undo", "--session", "nobody"],
+        &["undo", "--call", "nobody"],
+        &["undo", "--change", "77"],
+        &["undo", "--file", "/etc/passwd"],
+        &["undo", "--turn", "zero"],
+        &["undo", "--change", "1", "--turn"],
+        &["changes", "--cwd", "nowhere"],
+    ]);
+    expect![[r#"
+        $ bowline changes --turn 1
+        session $SESSION
+          turn 1 · WHEN (just now)
+            3 edited   a.txt +1 −1  call turn1_1
+            4 edited   b.txt +1 −1  call turn1_2
+
+        2 changes; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline changes --file b.txt
+        session $SESSION
+          turn 1 · WHEN (just now)
+            2 created  b.txt +1  call turn1_2
+
+        session $SESSION
+          turn 1 · WHEN (just now)
+            4 edited   b.txt +1 −1  call turn1_2
+
+        2 changes; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline changes --call turn1_1
+        --- stderr
+        bowline: 2 sessions have a tool call turn1_1: say which with --session
+        --- 2
+        $ bowline changes --call turn2
+        session $SESSION
+          turn 2 · WHEN (just now)
+            5 edited   a.txt +1 −1  call turn2_1
+
+        1 change; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline changes --change 1
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 created  a.txt +1  call turn1_1
+
+        1 change; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline diff --turn
+        diff --git a/a.txt b/a.txt
+        --- a/a.txt
+        +++ b/a.txt
+        @@ -1 +1 @@
+        -2
+        \ No newline at end of file
+        +3
+        \ No newline at end of file
+        --- 0
+        $ bowline undo --turn 7
+        --- stderr
+        bowline: turn 7 of session $SESSION changed nothing here that is in effect: `bowline changes --all` tells which did, --session chooses another
+        --- 1
+        $ bowline undo --hunk 1
+        undone hunk 1 of change 5, in 1 file
+          a.txt  as it was before
+        `bowline redo` brings it back
+        --- 0
+        $ bowline undo --session nobody
+        --- stderr
+        bowline: no session nobody has changed anything here: `bowline changes --all` tells which did
+        --- 4
+        $ bowline undo --call nobody
+        --- stderr
+        bowline: no tool call nobody changed anything here
+        --- 1
+        $ bowline undo --change 77
+        --- stderr
+        bowline: there is no change 77 here: `bowline changes --all` lists them
+        --- 1
+        $ bowline undo --file /etc/passwd
+        --- stderr
+        bowline: there is nothing to undo of what agents did to /etc/passwd
+        --- 1
+        $ bowline undo --turn zero
+        --- stderr
+        error: invalid value 'zero' for '--turn [<N>]': turns are counted from 1; `last` is the last one
+
+        For more information, try '--help'.
+        --- 2
+        $ bowline undo --change 1 --turn
+        --- stderr
+        error: the argument '--change <ID>' cannot be used with '--turn [<N>]'
+
+        Usage: bowline undo --change <ID>
+
+        For more information, try '--help'.
+        --- 2
+        $ bowline changes --cwd nowhere
+        --- stderr
+        bowline: cannot use nowhere: No such file or directory (os error 2)
+        --- 1
+    "#]].assert_eq(&told);
+}
+
+#[test]
+fn a_directory_below_a_workspace_is_part_of_it() {
+    let scene = Scene::new();
+    scene.put("sub/a.txt", "old\n");
+    scene.agent("write sub/a.txt: new\\n");
+    let mut told = String::new();
+    for arguments in [&["changes"][..], &["changes", "--file", "a.txt"], &["undo", "--file", "a.txt"]] {
+        let mut command = scene.command(arguments);
+        command.current_dir(scene.project().join("sub"));
+        told += &steady(&scene.told(&scene.output(command, "")));
+    }
+    expect![[r#"
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   sub/a.txt +1 −1  call turn1_1
+
+        1 change; take back with bowline undo --change, --turn or --session
+        --- stderr
+        bowline: in the workspace $PROJECT
+        --- 0
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   sub/a.txt +1 −1  call turn1_1
+
+        1 change; take back with bowline undo --change, --turn or --session
+        --- stderr
+        bowline: in the workspace $PROJECT
+        --- 0
+        undone what agents did to sub/a.txt, in 1 file
+          sub/a.txt  as it was before
+        `bowline redo` brings it back
+        --- stderr
+        bowline: in the workspace $PROJECT
+        --- 0
+    "#]]
+    .assert_eq(&told);
+    assert_eq!(scene.get("sub/a.txt"), "old\n");
+}
+
+#[test]
+fn what_was_changed_in_another_directory_of_the_session_is_taken_back_too() {
+    let scene = Scene::new();
+    let other = scene.base().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("x.txt"), "old\n").unwrap();
+    let prompt = format!("write {}: new\\n", other.join("x.txt").display());
+    scene.turn(&["--add-dir", other.to_str().unwrap()], &prompt);
+    assert_eq!(std::fs::read_to_string(other.join("x.txt")).unwrap(), "new\n");
+    expect![[r#"
+        $ bowline changes
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   $BASE/other/x.txt +1 −1  call turn1_1
+
+        1 change; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline undo
+        undone the last turn (turn 1 of session $SESSION), in 1 file
+          $BASE/other/x.txt  as it was before
+        `bowline redo` brings it back
+        --- 0
+    "#]]
+    .assert_eq(&scene.play(&[&["changes"], &["undo"]]));
+    assert_eq!(std::fs::read_to_string(other.join("x.txt")).unwrap(), "old\n");
+}
+
+#[test]
+fn a_damaged_journal_is_told_of_once() {
+    let scene = Scene::new();
+    scene.agent("write a.txt: 1");
+    let database = scene.journal().join("journal.sqlite");
+    std::fs::write(&database, "this is not a database, and it is long enough to be seen as such".repeat(20))
+        .unwrap();
+    for companion in ["-wal", "-shm"] {
+        std::fs::remove_file(scene.journal().join(format!("journal.sqlite{companion}"))).ok();
+    }
+    let name = scene.journal().file_name().unwrap().to_str().unwrap().to_owned();
+    let told = scene.play(&[&["changes"], &["changes"], &["undo"]]).replace(&name, "$JOURNAL");
+    expect![[r#"
+        $ bowline changes
+        --- stderr
+        bowline: the journal of changes cannot be used: it is damaged (file is not a database); it was moved to $HOME/.local/state/bowline/workspaces/$JOURNAL/journal.sqlite.set-aside-1 and a new one was begun
+        --- 1
+        $ bowline changes
+        0 changes
+        --- 0
+        $ bowline undo
+        --- stderr
+        bowline: no turn of an agent changed anything here that is in effect
+        --- 1
+    "#]].assert_eq(&told);
+    assert_eq!(scene.get("a.txt"), "1");
+}
+
+#[test]
+fn a_journal_that_another_program_keeps_to_itself_is_waited_for_and_then_told_of() {
+    let scene = Scene::new();
+    scene.agent("write a.txt: 1");
+    let (journal, _) = Journal::open(&scene.journal(), Retention::default(), Moment(0)).unwrap();
+    let lock = journal.lock().unwrap();
+    let name = scene.journal().file_name().unwrap().to_str().unwrap().to_owned();
+    expect![[r#"
+        $ bowline undo
+        --- stderr
+        bowline: another Bowline holds $HOME/.local/state/bowline/workspaces/$JOURNAL/lock: wait for it or end it
+        --- 1
+    "#]].assert_eq(&scene.play(&[&["undo"]]).replace(&name, "$JOURNAL"));
+    assert_eq!(scene.get("a.txt"), "1");
+    // Somebody who only has it open is not in the way.
+    drop(lock);
+    expect![[r#"
+        $ bowline undo
+        undone the last turn (turn 1 of session $SESSION), in 1 file
+          a.txt  deleted
+        `bowline redo` brings it back
+        --- 0
+    "#]]
+    .assert_eq(&scene.play(&[&["undo"]]));
+}
+
+#[test]
+fn ten_thousand_changes_are_listed_and_a_reader_may_stop_early() {
+    let scene = Scene::new();
+    let (mut journal, _) = Journal::open(&scene.journal(), Retention::default(), Moment(0)).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = Moment(now.as_millis() as i64);
+    let texts: Vec<String> = (0..10_000).map(|number| format!("line {number}\n")).collect();
+    let names: Vec<String> = (0..10_000).map(|number| scene.path(&format!("f{number}"))).collect();
+    let origin = Origin { session: Some("s".to_owned()), turn: Some(1), ..Origin::default() };
+    let drafts: Vec<Draft<'_>> = names
+        .iter()
+        .zip(&texts)
+        .map(|(path, text)| Draft {
+            origin: &origin,
+            source: Source::Written,
+            path,
+            before: None,
+            after: Some(Side { content: SideContent::Bytes(text.as_bytes()), mode: 0o644 }),
+            reverses: &[],
+            manner: Manner::Found,
+        })
+        .collect();
+    journal.record(&drafts, now).unwrap();
+    let output = scene.output(scene.command(&["changes"]), "");
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(told.lines().count(), 10_004);
+    assert!(told.ends_with("\n10000 changes; take back with bowline undo --change, --turn or --session\n"));
+
+    for arguments in [&["changes"][..], &["changes", "--json"], &["diff"]] {
+        let mut child =
+            scene.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn names_that_are_not_utf_8_are_told_of() {
+    let scene = Scene::new();
+    scene.agent("write a.txt: 1");
+    let odd = std::ffi::OsStr::from_bytes(b"odd\xff");
+    let mut command = scene.command(&["undo", "--file"]);
+    command.arg(odd);
+    let mut told = scene.told(&scene.output(command, ""));
+    std::fs::create_dir(scene.project().join(odd)).unwrap();
+    for arguments in [&["changes"][..], &["policy", "show"]] {
+        let mut command = scene.command(arguments);
+        command.current_dir(scene.project().join(odd));
+        told += &scene.told(&scene.output(command, ""));
+    }
+    expect![[r#"
+        --- stderr
+        bowline: $PROJECT/odd� is not named in UTF-8, so no agent can have changed it
+        --- 2
+        --- stderr
+        bowline: $PROJECT/odd� is not named in UTF-8, so no agent works there
+        --- 2
+        --- stderr
+        bowline: $PROJECT/odd� is not named in UTF-8, so no agent works there
+        --- 2
+    "#]]
+    .assert_eq(&told);
+}
+
+#[test]
+fn names_that_would_steer_a_terminal_are_shown_harmless() {
+    let scene = Scene::new();
+    scene.agent("run printf x > \"$(printf 'a\\033[31mb')\"");
+    expect![[r#"
+        $ bowline changes
+        session $SESSION
+          turn 1 · WHEN (just now)
+            $ /bin/sh -c 'printf x > "$(printf '\''a\033[31mb'\'')"'  call turn1_1
+            1 created  a\u{1b}[31mb +1  observed
+
+        1 change; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline diff --stat
+         a\u{1b}[31mb | 1 +
+         1 file changed, +1 −0
+        --- 0
+        $ bowline undo
+        undone the last turn (turn 1 of session $SESSION), in 1 file
+          a\u{1b}[31mb  deleted (found on disk after a command)
+        `bowline redo` brings it back
+        --- 0
+    "#]]
+    .assert_eq(&scene.play(&[&["changes"], &["diff", "--stat"], &["undo"]]));
+}
+
+#[test]
+fn an_undo_that_leaves_something_says_what_and_fails() {
+    let scene = Scene::new();
+    std::fs::write(scene.project().join("bin"), vec![0; 2 << 20]).unwrap();
+    std::fs::write(scene.project().join("small"), [0; 3000]).unwrap();
+    scene.agent("run sh -c 'echo bad > bin; echo x > new; echo bad > small'");
+    expect![[r#"
+        diff --git a/small b/small
+        Binary files a/small and b/small differ
+        diff --git a/new b/new
+        deleted file mode 100644
+        --- a/new
+        +++ /dev/null
+        @@ -1 +0,0 @@
+        -x
+        --- stderr
+        bowline: the last turn (turn 1 of session $SESSION) would be undone, in 2 files
+        bowline: bin: change 1 was found on disk, and what was there before is not known
+        bowline: not all could be undone: 1 change is left as it was found
+        --- 1
+    "#]]
+    .assert_eq(&scene.run(&["undo", "--dry-run"]));
+    expect![[r#"
+        undone the last turn (turn 1 of session $SESSION), in 2 files
+          small  as it was before (found on disk after a command)
+          new    deleted (found on disk after a command)
+        `bowline redo` brings it back
+        --- stderr
+        bowline: bin: change 1 was found on disk, and what was there before is not known
+        bowline: not all could be undone: 1 change is left as it was found
+        --- 1
+    "#]]
+    .assert_eq(&scene.run(&["undo"]));
+    assert!(!scene.has("new"));
+    assert_eq!(std::fs::read(scene.project().join("small")).unwrap(), [0; 3000]);
+}
+
+#[test]
+fn a_name_in_an_error_steers_no_terminal() {
+    let scene = Scene::new();
+    scene.agent("run printf x > 'e\u{1b}[31mRED\u{7}.txt'");
+    let name = scene.project().join("e\u{1b}[31mRED\u{7}.txt");
+    assert!(name.exists());
+    std::fs::remove_file(&name).unwrap();
+    std::os::unix::fs::symlink(scene.home().join("x"), &name).unwrap();
+    std::fs::write(scene.home().join("x"), "x").unwrap();
+    expect![[r#"
+        --- stderr
+        bowline: e\u{1b}[31mRED\u{7}.txt: $PROJECT/e\u{1b}[31mRED\u{7}.txt is outside the session's directories
+        bowline: cannot undo 1 of 1 file, so nothing is undone
+        --- 1
+    "#]].assert_eq(&scene.run(&["undo"]));
+}

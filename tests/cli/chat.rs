@@ -1,0 +1,517 @@
+//! `bowline chat` in a real terminal, with the agent that needs no network.
+
+use expect_test::expect;
+
+use crate::program::{Scene, script};
+use crate::screen::{Screen, agent_below, below, runs, until_stopped};
+
+const ENTER: &str = "\r";
+const ESCAPE: &str = "\u{1b}";
+const CTRL_C: &str = "\u{3}";
+const CTRL_D: &str = "\u{4}";
+const CTRL_L: &str = "\u{c}";
+const CTRL_Z: &str = "\u{1a}";
+const CTRL_R: &str = "\u{12}";
+const F1: &str = "\u{1b}OP";
+const F2: &str = "\u{1b}OQ";
+const F3: &str = "\u{1b}OR";
+const F5: &str = "\u{1b}[15~";
+const UP: &str = "\u{1b}[A";
+
+/// Opens a conversation, and waits until something can be said.
+async fn chat(scene: &Scene, arguments: &[&str]) -> Screen {
+    let arguments: Vec<&str> = std::iter::once("chat").chain(arguments.iter().copied()).collect();
+    let mut screen = Screen::start(scene, &arguments);
+    screen.shows("● ready").await;
+    screen
+}
+
+impl Screen {
+    /// Says something to the agent.
+    async fn say(&mut self, text: &str) {
+        // As a terminal pastes it: whole, however many lines it has.
+        self.send(&format!("\u{1b}[200~{text}\u{1b}[201~")).await;
+        self.send(ENTER).await;
+    }
+
+    /// Has the agent run a command that does not end, and waits until it runs.
+    async fn start_endless_command(&mut self) {
+        self.say("run echo started; sleep 1000").await;
+        self.shows("◐ run").await;
+        self.send("\t").await;
+        self.shows("Tab back").await;
+        self.send(ENTER).await;
+        self.shows("  │ started").await;
+        self.send("\t").await;
+        self.hides("Tab back").await;
+    }
+
+    /// Leaves, and returns what is on the screen then.
+    async fn quit(&mut self) -> String {
+        let processes = below(self.id());
+        self.send(CTRL_D).await;
+        assert_eq!(self.end().await, Some(0));
+        assert_eq!(processes.into_iter().filter(|id| runs(*id)).count(), 0, "something still runs");
+        assert!(self.is_given_back(), "the terminal is not given back");
+        self.text()
+    }
+
+    /// Says whether the screen of before is there again, with a cursor.
+    fn is_given_back(&self) -> bool {
+        let written = String::from_utf8_lossy(&self.written);
+        let after = written.rsplit("\u{1b}[?1049h").next().unwrap_or_default();
+        after.contains("\u{1b}[?1049l") && after.contains("\u{1b}[?25h") && after.contains("\u{1b}[?2004l")
+    }
+}
+
+#[tokio::test]
+async fn a_write_is_approved_seen_and_undone() {
+    let scene = Scene::new();
+    scene.put("notes.txt", "one\ntwo\nthree\n");
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("replace \"two\" with \"TWO\" in notes.txt").await;
+    let question = screen.shows("reject").await;
+    expect![[r#"
+        Bowline asks: Edit notes.txt
+        Asked because no rule covers it, and preset ask asks before writes
+        ────────────────────────────────────────────────────────────────────────────────
+        write $PROJECT/notes.txt
+        @@ -1,3 +1,3 @@
+        1 1  one
+        2   -two
+          2 +TWO
+        3 3  three
+
+
+
+
+
+
+
+
+
+
+
+
+
+        a allow  r reject  A always…  R never…  e reject, why…
+        u split  Ctrl-C cancel  ? help
+    "#]]
+    .assert_eq(&scene.clean(&question));
+    assert_eq!(scene.get("notes.txt"), "one\ntwo\nthree\n");
+    screen.send("a").await;
+    screen.shows("✓ edit").await;
+    screen.shows("● ready").await;
+    assert_eq!(scene.get("notes.txt"), "one\nTWO\nthree\n");
+    screen.send(F2).await;
+    screen.shows("hunk 1 of 1").await;
+    screen.send("u").await;
+    screen.shows("· undone").await;
+    assert_eq!(scene.get("notes.txt"), "one\ntwo\nthree\n");
+    screen.send("r").await;
+    screen.shows("redone in 1 file").await;
+    screen.hides("· undone").await;
+    assert_eq!(scene.get("notes.txt"), "one\nTWO\nthree\n");
+    screen.send(ESCAPE).await;
+    screen.shows("● ready").await;
+    let last = screen.quit().await;
+    assert!(last.contains("To go on with this session: bowline chat --session"), "{last}");
+}
+
+#[tokio::test]
+async fn what_is_rejected_is_not_done() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("write new.txt: text").await;
+    screen.shows("reject").await;
+    screen.send("r").await;
+    screen.shows("✗ edit").await;
+    screen.shows("● ready").await;
+    assert!(!scene.has("new.txt"));
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn a_command_shows_its_output_while_it_runs() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &["--approve", "all"]).await;
+    let fifo = scene.path("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    screen.say("run echo first; cat fifo; exit 3").await;
+    screen.shows("◐ run").await;
+    screen.send("\t").await;
+    screen.shows("Tab back").await;
+    screen.send(ENTER).await;
+    screen.shows("  │ first").await;
+    // Whoever opens the pipe waits until the command reads it.
+    tokio::task::spawn_blocking(move || std::fs::write(fifo, "second\n").unwrap()).await.unwrap();
+    screen.shows("  │ second").await;
+    screen.shows("ended: 3").await;
+    screen.shows("● ready").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_and_its_command_ends() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &["--approve", "all"]).await;
+    screen.start_endless_command().await;
+    screen.send(ESCAPE).await;
+    screen.shows("cancelled after").await;
+    screen.shows("● ready").await;
+    screen.say("say still here").await;
+    screen.shows("\nstill here").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn ctrl_c_twice_leaves_and_nothing_stays_running() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &["--approve", "all"]).await;
+    screen.start_endless_command().await;
+    let processes = below(screen.id());
+    assert!(processes.len() >= 2, "the agent and the command run: {processes:?}");
+    screen.send(CTRL_C).await;
+    screen.send(CTRL_C).await;
+    assert_eq!(screen.end().await, Some(0));
+    assert_eq!(processes.into_iter().filter(|id| runs(*id)).count(), 0, "something still runs");
+}
+
+#[tokio::test]
+async fn a_dead_agent_is_started_again_with_its_session() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("say remember me").await;
+    screen.shows("\nremember me").await;
+    screen.shows("● ready").await;
+    let agent = agent_below(screen.id()).expect("the agent runs");
+    assert!(std::process::Command::new("kill").args(["-9", &agent.to_string()]).status().unwrap().success());
+    let gone = screen.shows("The agent is gone").await;
+    assert!(gone.contains("SIGKILL"), "{gone}");
+    screen.send(CTRL_R).await;
+    screen.shows("the agent was started again").await;
+    screen.shows("\nremember me").await;
+    screen.say("say and now?").await;
+    screen.shows("\nand now?").await;
+    screen.shows("● ready").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn the_screen_follows_the_size_of_the_terminal() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("say one two three four five six seven eight nine ten").await;
+    screen.shows("\none two three four five six seven eight nine ten").await;
+    screen.shows("● ready").await;
+    screen.resize(30, 10);
+    screen.shows("\none two three four five six\nseven eight nine ten").await;
+    screen.resize(10, 3);
+    screen.shows("too small").await;
+    screen.resize(100, 30);
+    screen.shows("\none two three four five six seven eight nine ten").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn a_session_is_left_and_opened_again() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("say in the first").await;
+    screen.shows("\nin the first").await;
+    screen.shows("● ready").await;
+    screen.send(F3).await;
+    screen.shows("New session").await;
+    screen.send(UP).await;
+    screen.send(ENTER).await;
+    screen.hides("in the first").await;
+    screen.shows("● ready").await;
+    screen.send(F3).await;
+    screen.shows("say in the first").await;
+    screen.send("in the first").await;
+    screen.send(ENTER).await;
+    screen.shows("\nin the first").await;
+    screen.shows("● ready").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn modes_and_help_are_shown_and_chosen() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.send(F1).await;
+    screen.shows("take back the prompt that waits").await;
+    screen.send(ESCAPE).await;
+    screen.hides("take back the prompt that waits").await;
+    screen.send(F5).await;
+    screen.shows("Read only").await;
+    screen.send("read only").await;
+    screen.send(ENTER).await;
+    screen.until("the mode", |text| text.lines().last().unwrap().contains("Read only")).await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn commands_and_files_are_completed() {
+    let scene = Scene::new();
+    scene.put("src/deep/needle.rs", "fn main() {}\n");
+    scene.put(".gitignore", "hidden.rs\n");
+    scene.put("hidden.rs", "");
+    let mut screen = chat(&scene, &[]).await;
+    screen.send("say @needl").await;
+    let offered = screen.shows("@src/deep/needle.rs").await;
+    assert!(!offered.contains("hidden.rs"));
+    screen.send("\t").await;
+    screen.shows("say @src/deep/needle.rs").await;
+    screen.send(CTRL_C).await;
+    screen.send("/").await;
+    screen.shows("/compact").await;
+    screen.send(CTRL_C).await;
+    screen.hides("/compact").await;
+    screen.quit().await;
+}
+
+/// An agent that opens new sessions, and answers nothing else that takes work.
+const STUBBORN: &str = r#"#!/bin/sh
+while read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\("[^"]*"\|[0-9]*\).*/\1/p')
+    case "$line" in
+    *'"initialize"'*) result='{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"list":{}}}}' ;;
+    *'"session/new"'*) result='{"sessionId":"first"}' ;;
+    *'"session/list"'*) result='{"sessions":[{"sessionId":"second","cwd":"'$PWD'"}]}' ;;
+    *'"session/prompt"'*)
+        chunk='{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"never done"}}'
+        echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"first","update":'$chunk'}}'
+        continue
+        ;;
+    *) continue ;;
+    esac
+    echo '{"jsonrpc":"2.0","id":'$id',"result":'$result'}'
+done
+"#;
+
+#[tokio::test]
+async fn an_agent_that_does_not_answer_is_given_up_and_ended() {
+    let scene = Scene::new();
+    let agent = script(&scene.home(), "stubborn", STUBBORN);
+    let mut screen = chat(&scene, &["--agent", &agent]).await;
+    screen.send(F3).await;
+    screen.shows("second").await;
+    screen.send("second").await;
+    screen.send(ENTER).await;
+    screen.shows("Esc gives it up").await;
+    screen.send(ESCAPE).await;
+    screen.shows("it was given up").await;
+    screen.shows("● ready").await;
+    screen.say("hello").await;
+    screen.shows("never done").await;
+    screen.send(ESCAPE).await;
+    screen.shows("Esc again ends the agent").await;
+    screen.send(ESCAPE).await;
+    screen.shows("The agent is gone").await;
+    let last = screen.quit().await;
+    let command = format!("bowline chat --agent {agent} --session first");
+    assert!(last.replace('\n', "").contains(&command), "{last}");
+}
+
+#[tokio::test]
+async fn a_file_with_a_blank_in_its_name_is_attached_and_told() {
+    let scene = Scene::new();
+    scene.put("my file.txt", "twelve bytes");
+    let mut screen = chat(&scene, &[]).await;
+    screen.send("say @my").await;
+    screen.shows("@\"my file.txt\"").await;
+    screen.send("\t").await;
+    screen.shows("❯ say @\"my file.txt\"").await;
+    screen.send(ENTER).await;
+    screen.shows("· attached my file.txt, 12 bytes").await;
+    screen.shows("● ready").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn the_last_session_is_one_in_which_something_was_said() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("say remember me").await;
+    screen.shows("\nremember me").await;
+    screen.shows("● ready").await;
+    screen.quit().await;
+    chat(&scene, &[]).await.quit().await;
+    let mut screen = chat(&scene, &["--session", "last"]).await;
+    screen.shows("\nremember me").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn nothing_is_said_of_a_session_in_which_nothing_was() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    let last = screen.quit().await;
+    assert!(!last.contains("To go on"), "{last}");
+}
+
+#[tokio::test]
+async fn what_is_allowed_unasked_is_on_the_screen() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &["--approve", "edits"]).await;
+    let shown = screen.shows("edits allowed").await;
+    assert!(shown.contains("without a question"), "{shown}");
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn without_a_terminal_it_says_so() {
+    let scene = Scene::new();
+    expect![[r#"
+        --- stderr
+        bowline: chat needs a terminal that can move its cursor: start it in one, or use `bowline run`, also in scripts and pipes
+        --- 2
+    "#]]
+    .assert_eq(&scene.run(&["chat"]));
+}
+
+#[tokio::test]
+async fn a_session_that_is_not_there_is_said_on_the_screen_of_before() {
+    let scene = Scene::new();
+    let mut screen = Screen::start(&scene, &["chat", "--session", "nosuch"]);
+    assert_eq!(screen.end().await, Some(4));
+    let last = screen.text();
+    assert!(last.contains("bowline: ") && last.contains("nosuch"), "{last}");
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_start_is_said_with_its_last_words() {
+    let scene = Scene::new();
+    let mut screen = Screen::start(&scene, &["chat", "--agent", "sh -c 'echo out of tea >&2; exit 3'"]);
+    assert_eq!(screen.end().await, Some(1));
+    let last = screen.text();
+    assert!(last.contains("bowline: ") && last.contains("out of tea"), "{last}");
+    assert!(screen.is_given_back(), "the terminal is not given back");
+}
+
+#[tokio::test]
+async fn a_model_that_there_is_not_is_said_on_the_screen_of_before() {
+    let scene = Scene::new();
+    let mut screen = Screen::start(&scene, &["chat", "--model", "nonsense/x"]);
+    let code = screen.end().await;
+    let last = screen.text();
+    assert!(matches!(code, Some(1 | 2)) && last.contains("bowline: ") && last.contains("nonsense"), "{last}");
+}
+
+#[tokio::test]
+async fn a_terminal_that_cannot_move_its_cursor_is_refused() {
+    let scene = Scene::new();
+    for kind in ["dumb", ""] {
+        let mut screen = Screen::start_with(&scene, &["chat"], &[("TERM", kind)]);
+        assert_eq!(screen.end().await, Some(2), "{kind:?}");
+        assert!(screen.text().contains("bowline run"), "{}", screen.text());
+    }
+}
+
+#[tokio::test]
+async fn who_ends_it_from_outside_leaves_nothing_behind() {
+    for name in ["-TERM", "-QUIT"] {
+        let scene = Scene::new();
+        let mut screen = chat(&scene, &["--approve", "all"]).await;
+        screen.start_endless_command().await;
+        let processes = below(screen.id());
+        signal(name, screen.id());
+        assert_eq!(screen.end().await, Some(130), "{name}");
+        assert_eq!(processes.into_iter().filter(|id| runs(*id)).count(), 0, "something still runs: {name}");
+        assert!(screen.is_given_back(), "the terminal is not given back: {name}");
+    }
+}
+
+#[tokio::test]
+async fn who_stops_it_has_the_terminal_back_until_it_goes_on() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("say still here").await;
+    screen.shows("\nstill here").await;
+    screen.shows("● ready").await;
+    // No shell started it that would have it go on.
+    screen.send(CTRL_Z).await;
+    screen.say("say and still").await;
+    screen.shows("\nand still").await;
+    screen.shows("● ready").await;
+    signal("-TSTP", screen.id());
+    screen.hides("still here").await;
+    assert!(screen.is_given_back(), "the terminal is not given back");
+    until_stopped(screen.id()).await;
+    signal("-CONT", screen.id());
+    screen.shows("\nstill here").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn everything_is_drawn_anew_at_a_key() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.scribble("\u{1b}[5;5Hstray");
+    screen.shows("stray").await;
+    screen.send(CTRL_L).await;
+    screen.hides("stray").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn the_wheel_does_not_recall_what_was_said() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    let has = |screen: &Screen, text: &str| String::from_utf8_lossy(&screen.written).contains(text);
+    assert!(has(&screen, "\u{1b}[?1007l") && !has(&screen, "\u{1b}[?1007h"));
+    screen.quit().await;
+    assert!(has(&screen, "\u{1b}[?1007h"));
+}
+
+/// Sends a signal to a process.
+fn signal(name: &str, process: u32) {
+    let arguments = [name, &process.to_string()];
+    assert!(std::process::Command::new("kill").args(arguments).status().unwrap().success());
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_at_work_takes_nothing_along() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &["--approve", "all"]).await;
+    screen.start_endless_command().await;
+    screen.send("half a thought").await;
+    let agent = agent_below(screen.id()).expect("the agent runs");
+    assert!(std::process::Command::new("kill").args(["-9", &agent.to_string()]).status().unwrap().success());
+    screen.shows("The agent is gone").await;
+    screen.send(CTRL_R).await;
+    screen.shows("the agent was started again").await;
+    screen.shows("❯ half a thought").await;
+    screen.send(CTRL_C).await;
+    screen.hides("half a thought").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn a_flood_does_not_keep_a_person_from_typing() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("stream 100000").await;
+    screen.shows("working").await;
+    screen.send("am I heard?").await;
+    let heard = screen.shows("❯ am I heard?").await;
+    assert!(heard.contains("working"), "the flood was over before: {heard}");
+    screen.send(ESCAPE).await;
+    screen.shows("cancelled after").await;
+    screen.send(CTRL_C).await;
+    screen.hides("am I heard?").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn colours_are_left_out_where_they_are_not_wanted() {
+    let scene = Scene::new();
+    let coloured = |screen: &Screen| String::from_utf8_lossy(&screen.written).contains("38;5;");
+    for (variables, wanted) in [(&[][..], true), (&[("NO_COLOR", "1")][..], false)] {
+        let mut screen = Screen::start_with(&scene, &["chat"], variables);
+        screen.shows("● ready").await;
+        assert_eq!(coloured(&screen), wanted, "{variables:?}");
+        screen.quit().await;
+    }
+}

@@ -1,0 +1,578 @@
+//! `bowline doctor`: a machine where all is well, and each thing that may be wrong.
+
+mod agents;
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use bowline_state::audit::{Action, Entry};
+use bowline_state::changes::Moment;
+use bowline_workspace::audit::AuditLog;
+use bowline_workspace::roots::{RootSpec, Roots};
+use bowline_workspace::workspace::{Settings, Workspace};
+use expect_test::{Expect, expect};
+
+use crate::program::Scene;
+
+/// What is told, with numbers of this machine and this build replaced.
+fn told(scene: &Scene, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    let mut command = scene.command(arguments);
+    command.envs(variables.iter().copied());
+    same(&scene.told(&scene.output(command, "")))
+}
+
+fn same(text: &str) -> String {
+    let mut same = String::new();
+    for line in text.split_inclusive('\n') {
+        let line = number_after(line, "by Landlock ");
+        let line = number_after(&line, "(it has ");
+        let line = number_after(&line, "its schema ");
+        let line = number_after(&line, "bowline ");
+        same += &without_hash(&line);
+    }
+    same
+}
+
+fn number_after(line: &str, words: &str) -> String {
+    match line.split_once(words) {
+        Some((before, after)) if after.starts_with(|c: char| c.is_ascii_digit()) => {
+            let rest = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+            format!("{before}{words}N{rest}")
+        }
+        _ => line.to_owned(),
+    }
+}
+
+/// Replaces what tells workspaces of one name apart.
+fn without_hash(line: &str) -> String {
+    match line.split_once("/workspaces/project-") {
+        Some((before, after)) => {
+            let rest = after.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+            format!("{before}/workspaces/project-HASH{rest}")
+        }
+        None => line.to_owned(),
+    }
+}
+
+/// What is not well, with the title that it is under.
+fn complaints(told: &str) -> String {
+    let mut out = String::new();
+    let (mut title, mut wrong) = ("", false);
+    for line in told.lines() {
+        let is_finding = line.starts_with("  ") && !line.starts_with("    ");
+        if !line.starts_with(' ') {
+            (title, wrong) = (line, line.starts_with("---") || line.starts_with("bowline:"));
+        } else if is_finding {
+            wrong = line.starts_with("  !") || line.starts_with("  ✗");
+            // That there is no key is usual here.
+            wrong &= !line.contains("the offline model does plain commands");
+            if wrong && !title.is_empty() {
+                writeln!(out, "{title}").unwrap();
+                title = "";
+            }
+        }
+        if wrong {
+            writeln!(out, "{line}").unwrap();
+        }
+    }
+    out
+}
+
+fn check(prepare: impl FnOnce(&Scene), variables: &[(&str, &str)], expected: Expect) {
+    let scene = Scene::new();
+    prepare(&scene);
+    expected.assert_eq(&complaints(&told(&scene, &["doctor"], variables)));
+}
+
+fn with_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Makes a journal with a change in it, and an audit log; returns where the two are.
+fn used(scene: &Scene) -> PathBuf {
+    let roots = Roots::open(&RootSpec::writable(scene.project().display().to_string()), &[]).unwrap();
+    let own = Workspace::journal_directory(&scene.home().join(".local/state/bowline"), &roots);
+    let workspace = Workspace::open(roots, &own, Settings::default()).unwrap().workspace;
+    let session = workspace.session("one");
+    session.write(&scene.path("a.txt"), "text\n", &session.origin(Some(1), None)).unwrap();
+    let anchor = scene.home().join(".local/share/bowline/anchors").join(own.file_name().unwrap());
+    let log =
+        AuditLog::open(&own.join("audit"), &anchor, bowline_workspace::audit::Settings::default()).unwrap();
+    for number in 1..=4 {
+        log.append(&Entry::new(Moment(number), Action::Write)).unwrap();
+    }
+    own
+}
+
+#[test]
+fn where_all_is_well_it_says_so() {
+    expect![[r#"
+        Bowline
+          ✓ bowline N, $BOWLINE
+          ✓ speaks version 1 of the Agent Client Protocol (its schema N)
+
+        Directories
+          ✓ state: $HOME/.local/state/bowline is made when it is needed
+          ✓ configuration: $HOME/.config/bowline is made when it is needed
+          ✓ anchors: $HOME/.local/share/bowline/anchors is made when it is needed
+
+        Rules
+          ✓ no $HOME/.config/bowline/policy.toml: no rules for this workspace, and preset ask, as nothing else is said
+
+        This workspace
+          ✓ directory: $PROJECT
+          ✓ git: none; changes are kept and undone without it
+          · journal: none yet
+          · audit log: none yet
+          ✓ watches: the system tells what changes here (it has N in all)
+
+        Models and keys
+          ✓ without --model: offline (there is no key, and it needs none)
+          ! the offline model does plain commands, and writes nothing by itself
+            → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
+          · anthropic: no key; set ANTHROPIC_API_KEY or run `bowline agent --login anthropic`
+          · openai: no key; set OPENAI_API_KEY or run `bowline agent --login openai`
+          · gemini: no key; set GEMINI_API_KEY or run `bowline agent --login gemini`
+          · ollama: needs no key
+          · compatible: needs no key, but a place: set COMPATIBLE_BASE_URL
+
+        Agents and MCP servers
+          · no $HOME/.config/bowline/config.toml: agents are named by their command line
+          · MCP servers: those that an editor names for a session, or --mcp of run and chat; none are kept here
+
+        This machine
+          ✓ paths: resolved by the kernel beneath the workspace (openat2)
+          ✓ confinement: files, by Landlock N: commands can be kept from writing elsewhere
+          ✓ confinement: network, by seccomp: commands can be kept from it
+          ✓ pseudo-terminals: there are some
+          ✓ shell: /bin/sh
+          · terminal: none on stdout, so no colours, and no chat
+
+        Who serves what
+          · Bowline's agent (with --shell), in an editor that offers files and terminals:
+              reading files: the editor (it advertises fs.readTextFile)
+              writing files: the editor (it advertises fs.writeTextFile)
+              commands: the editor (it advertises terminal)
+              listing and searching: the agent's own machine (the protocol has no such method)
+          · the same, in an editor that offers neither:
+              reading files: the agent's own machine (the editor does not advertise fs.readTextFile)
+              writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
+              commands: the agent's own machine (the editor does not advertise terminal)
+              listing and searching: the agent's own machine (the protocol has no such method)
+          · with --tools dual the model chooses the machine:
+              the editor's, by ide_read_file, ide_write_file, ide_edit_file and ide_terminal, as far as it is offered
+              the agent's own, by read_file, write_file, edit_file and bash
+          · another agent, started by `bowline run` or `chat`, is offered:
+              reading files, with unsaved text (fs/read_text_file)
+              writing files, merged with your edits, undoable (fs/write_text_file)
+              terminals, with the whole process tree ended after them (terminal/create)
+              forms to ask you by (elicitation/create)
+              pages to send you to (elicitation/create)
+
+        If something is missing in an editor
+          · a tool is not there:
+              ask Bowline's agent `/tools` and `/status`: it has what somebody serves, and says who and why
+              commands take --shell, and changes another mode than read-only
+              `bowline agent --log FILE` writes what the editor advertised, for every session
+          · unsaved text is not seen:
+              the editor has to advertise fs.readTextFile, and to have the file open in the project of the session
+              some editors advertise it and read the disk all the same: compare with `bowline run --open FILE=TEXTFILE`
+          · a file cannot be read or written:
+              it has to lie in the session's directory, or in one that was added, after all links are followed
+              paths in the protocol are absolute; an editor that opens sessions in `.` takes --allow-relative-cwd
+              an editor may offer reading and not writing: `/status` tells the two apart
+              what rules or a person denied: `bowline audit show`; which rule: `bowline policy explain`
+          · nothing happens at all:
+              `bowline doctor -- COMMAND`, with what the editor is set to start, as it is in its configuration
+              an editor may have another PATH and other keys than this shell: `bowline setup` names the whole path, and `bowline agent --login` stores a key
+        --- 0
+    "#]].assert_eq(&told(&Scene::new(), &["doctor"], &[]));
+}
+
+#[test]
+fn what_is_kept_is_counted() {
+    let scene = Scene::new();
+    used(&scene);
+    scene.put(".git/HEAD", "");
+    std::fs::write(
+        scene.config().join("policy.toml"),
+        "preset = \"accept-edits\"\n\n[[rules]]\neffect = \"deny\"\ncommand = \"git push\"\n",
+    )
+    .unwrap();
+    std::fs::write(scene.config().join("config.toml"), "[agents.gemini]\ncommand = \"gemini --acp\"\n")
+        .unwrap();
+    for directory in [".config/bowline", ".local/state/bowline", ".local/share/bowline/anchors"] {
+        with_mode(&scene.home().join(directory), 0o700);
+    }
+    let told =
+        told(&scene, &["doctor"], &[("ANTHROPIC_API_KEY", "sk-secret-1234567890"), ("OLLAMA_HOST", "box:1")]);
+    assert!(!told.contains("secret"), "{told}");
+    let shown: Vec<&str> = told.lines().skip_while(|line| *line != "Directories").collect();
+    let until = shown.iter().position(|line| *line == "This machine").unwrap();
+    expect![[r#"
+        Directories
+          ✓ state: $HOME/.local/state/bowline
+          ✓ configuration: $HOME/.config/bowline
+          ✓ anchors: $HOME/.local/share/bowline/anchors
+
+        Rules
+          ✓ $HOME/.config/bowline/policy.toml: one rule for this workspace, and preset accept-edits
+
+        This workspace
+          ✓ directory: $PROJECT
+          ✓ git: yes, in $PROJECT
+          ✓ journal: one change, in $HOME/.local/state/bowline/workspaces/project-HASH
+          ✓ audit log: 4 entries, as they were written
+          ✓ watches: the system tells what changes here (it has N in all)
+
+        Models and keys
+          ✓ without --model: anthropic/claude-sonnet-4-5 (the first that has a key, from ANTHROPIC_API_KEY)
+          ✓ anthropic: key from ANTHROPIC_API_KEY
+          · openai: no key; set OPENAI_API_KEY or run `bowline agent --login openai`
+          · gemini: no key; set GEMINI_API_KEY or run `bowline agent --login gemini`
+          · ollama: needs no key; at box:1 (from OLLAMA_HOST)
+          · compatible: needs no key, but a place: set COMPATIBLE_BASE_URL
+
+        Agents and MCP servers
+          ✓ $HOME/.config/bowline/config.toml names the agents gemini
+          · MCP servers: those that an editor names for a session, or --mcp of run and chat; none are kept here
+
+    "#]].assert_eq(&(shown[..until].join("\n") + "\n"));
+}
+
+#[test]
+fn directories_that_cannot_be_used_are_told() {
+    check(
+        |_| (),
+        &[("HOME", "relative")],
+        expect![[r#"
+        Directories
+          ✗ there is no place for what Bowline keeps
+            → set HOME or XDG_STATE_HOME to an absolute path
+        --- stderr
+        bowline: one thing is broken: see ✗ above
+        --- 1
+    "#]],
+    );
+    check(
+        |_| (),
+        &[("XDG_STATE_HOME", "/proc/none")],
+        expect![[r#"
+        Directories
+          ✗ state: /proc/none/bowline cannot be made: /proc: No such file or directory (os error 2)
+            → make /proc writable, or set XDG_STATE_HOME to a directory that is
+        --- stderr
+        bowline: one thing is broken: see ✗ above
+        --- 1
+    "#]],
+    );
+    check(
+        |_| (),
+        &[("XDG_CONFIG_HOME", "/dev/null")],
+        expect![[r#"
+            Directories
+              ✗ configuration: /dev/null/bowline: Not a directory (os error 20)
+                → set XDG_CONFIG_HOME to a directory of yours
+            Rules
+              ✗ cannot look at /dev/null/bowline/policy.toml: Not a directory (os error 20)
+                → until that is put right agents may do nothing here
+            Models and keys
+              ✗ no model can be chosen: cannot use /dev/null/bowline/keys.json: Not a directory (os error 20)
+                → or name one with --model
+            Agents and MCP servers
+              ✗ /dev/null/bowline/config.toml: Not a directory (os error 20)
+                → make it a file that you can read
+            --- stderr
+            bowline: 4 things are broken: see ✗ above
+            --- 1
+        "#]],
+    );
+    check(
+        |scene| {
+            let state = scene.home().join(".local/state/bowline");
+            std::fs::create_dir_all(&state).unwrap();
+            with_mode(&state, 0o755);
+            with_mode(&scene.config(), 0o777);
+        },
+        &[],
+        expect![[r#"
+            Directories
+              ! state: $HOME/.local/state/bowline can be read by others
+                → chmod go-rwx $HOME/.local/state/bowline
+              ✗ configuration: $HOME/.config/bowline can be changed by others
+                → chmod go-rwx $HOME/.config/bowline
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+    );
+    let scene = Scene::new();
+    expect![[r#"
+        Directories
+          ✗ state: $HOME/.local/state/bowline lies inside the workspace, where an agent could change it
+            → work in a directory below $HOME, or set XDG_STATE_HOME to one outside of it
+          ✗ configuration: $HOME/.config/bowline lies inside the workspace, where an agent could change it
+            → work in a directory below $HOME, or set XDG_CONFIG_HOME to one outside of it
+          ✗ anchors: $HOME/.local/share/bowline/anchors lies inside the workspace, where an agent could change it
+            → work in a directory below $HOME, or set XDG_DATA_HOME to one outside of it
+        Rules
+          ✗ the rules in $HOME/.config/bowline/policy.toml lie inside the workspace $HOME, where an agent could change them: keep them elsewhere
+            → until that is put right agents may do nothing here
+        --- stderr
+        bowline: 4 things are broken: see ✗ above
+        --- 1
+    "#]].assert_eq(&complaints(&told(&scene, &["doctor", "--cwd", "../home"], &[])));
+    expect![[r#"
+        This workspace
+          ✗ cannot open the directory $PROJECT/nowhere: No such file or directory (os error 2)
+            → name another directory with --cwd
+        --- stderr
+        bowline: one thing is broken: see ✗ above
+        --- 1
+    "#]]
+    .assert_eq(&complaints(&told(&scene, &["doctor", "--cwd", "nowhere"], &[])));
+}
+
+#[test]
+fn rules_that_are_not_understood_are_told() {
+    let write = |text: &'static str| {
+        move |scene: &Scene| {
+            with_mode(&scene.config(), 0o700);
+            std::fs::write(scene.config().join("policy.toml"), text).unwrap();
+        }
+    };
+    check(
+        write("preset = \"asks\"\n"),
+        &[],
+        expect![[r#"
+            Rules
+              ✗ $HOME/.config/bowline/policy.toml:1:10: asks is not one of ask, accept-edits, read-only, full, deny
+                → until that is put right agents may do nothing here
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+    );
+    check(
+        |scene| {
+            write("")(scene);
+            with_mode(&scene.config().join("policy.toml"), 0o666);
+        },
+        &[],
+        expect![[r#"
+            Rules
+              ✗ $HOME/.config/bowline/policy.toml can be written by others: take that away (chmod go-w)
+                → until that is put right agents may do nothing here
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+    );
+    check(
+        |scene| {
+            with_mode(&scene.config(), 0o700);
+            std::fs::write(scene.config().join("config.toml"), "[agents.gemini]\ncommand = gemini\n")
+                .unwrap();
+        },
+        &[],
+        expect![[r#"
+            Agents and MCP servers
+              ✗ $HOME/.config/bowline/config.toml is not TOML
+                  │ TOML parse error at line 2, column 11
+                  │   |
+                  │ 2 | command = gemini
+                  │   |           ^^^^^^
+                  │ string values must be quoted, expected literal string
+                → repair it: until then its agents cannot be started
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+    );
+}
+
+#[test]
+fn a_journal_and_a_log_that_were_spoilt_are_told() {
+    let close = |scene: &Scene| with_mode(&scene.home().join(".local/state/bowline"), 0o700);
+    let close = |scene: &Scene| {
+        close(scene);
+        with_mode(&scene.home().join(".local/share/bowline/anchors"), 0o700);
+    };
+    check(
+        |scene| {
+            let own = used(scene);
+            close(scene);
+            std::fs::write(own.join("journal.sqlite"), "this is no database, but it is long enough to look")
+                .unwrap();
+        },
+        &[],
+        expect![[r#"
+            This workspace
+              ✗ journal: $HOME/.local/state/bowline/workspaces/project-HASH: it is damaged (file is not a database)
+                → what it tells of cannot be undone; whoever opens it next sets it aside whole and begins a new one
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+    );
+    check(
+        |scene| {
+            let own = used(scene);
+            close(scene);
+            let log = own.join("audit/audit-00000001.jsonl");
+            let text = std::fs::read_to_string(&log).unwrap();
+            let kept: Vec<&str> =
+                text.split_inclusive('\n').filter(|line| !line.contains("\"seq\":2")).collect();
+            std::fs::write(log, kept.concat()).unwrap();
+        },
+        &[],
+        expect![[r#"
+            This workspace
+              ✗ audit log: 3 entries, and not as they were written
+                  audit-00000001.jsonl:2: entry 2 was removed before this line
+                → somebody changed the log: `bowline audit verify` tells all of it
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+    );
+    // Looking at it has changed nothing: it is still there to be set aside.
+    let scene = Scene::new();
+    let own = used(&scene);
+    let database = own.join("journal.sqlite");
+    std::fs::write(&database, "spoilt").unwrap();
+    told(&scene, &["doctor"], &[]);
+    assert_eq!(std::fs::read_to_string(&database).unwrap(), "spoilt");
+}
+
+#[test]
+fn keys_that_cannot_be_used_are_told_and_never_shown() {
+    let keys = |mode: u32, text: &'static str| {
+        move |scene: &Scene| {
+            with_mode(&scene.config(), 0o700);
+            std::fs::write(scene.config().join("keys.json"), text).unwrap();
+            with_mode(&scene.config().join("keys.json"), mode);
+        }
+    };
+    check(
+        keys(0o644, "{\"openai\":\"sk-secret\"}"),
+        &[],
+        expect![[r#"
+            Models and keys
+              ✗ no model can be chosen: $HOME/.config/bowline/keys.json can be read by others, so it is not used: run `chmod 600 $HOME/.config/bowline/keys.json` and replace the keys in it
+                → or name one with --model
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+    );
+    check(
+        keys(0o600, "{\"openai\":\"sk-secret\", nonsense"),
+        &[],
+        expect![[r#"
+            Models and keys
+              ✗ no model can be chosen: $HOME/.config/bowline/keys.json is no file of keys: it is not as expected at line 1; repair or remove it
+                → or name one with --model
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+    );
+    check(
+        |_| (),
+        &[("GEMINI_API_KEY", "two words")],
+        expect![[r#"
+            Models and keys
+              ✗ no model can be chosen: GEMINI_API_KEY is set, but holds no key: a key is printable and has no blanks; set it again or unset it
+                → or name one with --model
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+    );
+    let scene = Scene::new();
+    keys(0o600, "{\"openai\":\"sk-secret-1234567890\"}")(&scene);
+    let told = told(&scene, &["doctor", "--json"], &[("GEMINI_API_KEY", "secret-1234567890")]);
+    assert!(!told.contains("secret"), "{told}");
+    assert!(
+        told.contains("without --model: openai/gpt-5 (the first that has a key, a stored one)"),
+        "{told}"
+    );
+}
+
+/// Answers every connection with one text.
+fn server(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut asked = [0; 1024];
+            assert!(stream.read(&mut asked).unwrap() > 0);
+            stream.write_all(answer.as_bytes()).ok();
+        }
+    });
+    address
+}
+
+#[test]
+fn the_network_is_asked_only_if_that_is_wanted() {
+    let scene = Scene::new();
+    let lines = |arguments: &[&str], host: &str| {
+        let told = told(&scene, arguments, &[("OLLAMA_HOST", host)]);
+        let lines: Vec<&str> = told.lines().skip_while(|line| !line.contains(" ollama: ")).collect();
+        let until = lines.iter().position(|line| line.contains(" compatible: ")).unwrap();
+        let lines: Vec<&str> = lines[..until].iter().map(|line| line.trim_start()).collect();
+        lines.join("\n").replace(host, "$HOST") + "\n"
+    };
+    let there = server("HTTP/1.0 200 OK\r\n\r\n{\"version\":\"0.12.3\"}");
+    expect![[r#"
+          · ollama: needs no key; at $HOST (from OLLAMA_HOST)
+    "#]]
+    .assert_eq(&lines(&["doctor"], &there));
+    expect![[r#"
+          · ollama: needs no key; at $HOST (from OLLAMA_HOST)
+          ✓ ollama: $HOST answers: Ollama 0.12.3
+    "#]]
+    .assert_eq(&lines(&["doctor", "--online"], &there));
+    let other = server("220 mail.example ESMTP\r\n");
+    expect![[r#"
+        · ollama: needs no key; at $HOST (from OLLAMA_HOST)
+        ! ollama: $HOST: something answers there that is no Ollama
+        → start it with `ollama serve`, or set OLLAMA_HOST to where it is
+    "#]]
+    .assert_eq(&lines(&["doctor", "--online"], &format!("http://{other}/")));
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    expect![[r#"
+        · ollama: needs no key; at $HOST (from OLLAMA_HOST)
+        ! ollama: $HOST: Connection refused (os error 111)
+        → start it with `ollama serve`, or set OLLAMA_HOST to where it is
+    "#]]
+    .assert_eq(&lines(&["doctor", "--online"], &gone));
+}
+
+#[test]
+fn programs_get_json() {
+    let scene = Scene::new();
+    let output = scene.output(scene.command(&["doctor", "--json", "--", "no-such-agent"]), "");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&report["ok"], &report["broken"]), (&false.into(), &1.into()));
+    let last = &report["sections"].as_array().unwrap().last().unwrap();
+    expect![[r#"
+        {
+          "title": "The agent",
+          "findings": [
+            {
+              "state": "broken",
+              "text": "not found: no directory of PATH has a program no-such-agent",
+              "advice": "install it, or name it by its whole path: editors may have another PATH than this shell"
+            }
+          ]
+        }
+    "#]].assert_eq(&format!("{last:#}\n"));
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "bowline: one thing is broken: see ✗ above\n");
+}

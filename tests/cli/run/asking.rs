@@ -1,0 +1,327 @@
+//! The person at the terminal: questions and forms in a real pseudo-terminal.
+
+use std::time::Duration;
+
+use expect_test::expect;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::{others, scene};
+use crate::program::{Scene, bowline, search_path};
+
+/// How long a text may take to appear.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A run in a terminal, and whoever sits there.
+struct Seat {
+    terminal: pty_process::Pty,
+    child: tokio::process::Child,
+    seen: String,
+}
+
+impl Seat {
+    fn take(scene: &Scene, arguments: &[&str]) -> Self {
+        let (terminal, other) = pty_process::open().unwrap();
+        terminal.resize(pty_process::Size::new(24, 200)).unwrap();
+        let child = pty_process::Command::new(bowline())
+            .args(arguments)
+            .current_dir(scene.project())
+            .env_clear()
+            .env("HOME", scene.home())
+            .env("PATH", search_path())
+            .env("NO_COLOR", "1")
+            .kill_on_drop(true)
+            .spawn(other)
+            .unwrap();
+        Self { terminal, child, seen: String::new() }
+    }
+
+    /// Waits until a text was shown, counted from the last one.
+    async fn until(&mut self, text: &str) -> String {
+        let mut bytes = [0; 4096];
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                return self.seen.drain(..at + text.len()).collect();
+            }
+            let read = tokio::time::timeout(PATIENCE, self.terminal.read(&mut bytes)).await;
+            match read.unwrap_or_else(|_| panic!("no {text} in {}", self.seen)) {
+                // The other end of a terminal that is closed is an error on some systems.
+                Ok(0) | Err(_) => panic!("it ended without {text}: {}", self.seen),
+                Ok(read) => self.seen += &String::from_utf8_lossy(&bytes[..read]).replace('\r', ""),
+            }
+        }
+    }
+
+    async fn types(&mut self, text: &str) {
+        self.terminal.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Waits for the end, and returns all that was shown since, and the exit code.
+    async fn end(mut self) -> String {
+        let mut bytes = [0; 4096];
+        while let Ok(Ok(read @ 1..)) = tokio::time::timeout(PATIENCE, self.terminal.read(&mut bytes)).await {
+            self.seen += &String::from_utf8_lossy(&bytes[..read]).replace('\r', "");
+        }
+        let status = self.child.wait().await.unwrap();
+        format!("{}--- {:?}\n", self.seen, status.code())
+    }
+}
+
+const ASKED: &str = "Allow it? [y/s/p/a/n/r/?] ";
+
+#[tokio::test]
+async fn a_question_is_asked_with_all_that_it_rests_on() {
+    let scene = scene();
+    let mut seat = Seat::take(&scene, &["run", "replace \"two\" with \"2\" in a.txt\nrun rm a.txt"]);
+    expect![[r#"
+
+        Bowline asks: Edit a.txt
+          write $PROJECT/a.txt
+          lines: 1 added, 1 removed
+          @@ -1,2 +1,2 @@
+           one
+          -two
+          +2
+        Asked because no rule covers it, and preset ask asks before writes
+        s, p and a hold for the file $PROJECT/a.txt
+        s2, p2 and a2 for files in $PROJECT and below
+        Allow it? [y/s/p/a/n/r/?] "#]]
+    .assert_eq(&scene.clean(&seat.until(ASKED).await));
+    seat.types("what?\n").await;
+    expect![[r#"
+        what?
+        y  yes, this once                n  no, this once
+        s  yes, for this session         r  no, and say why (the agent reads it); or r and the reason at once
+        p  yes, always in this project   a  yes, always and everywhere
+        1, 2, 3 …  what the agent offers, where there is more to choose than yes and no
+        Allow it? [y/s/p/a/n/r/?] "#]]
+    .assert_eq(&seat.until(ASKED).await);
+    seat.types("y\n").await;
+    expect![[r#"
+        y
+        ✓ edit: Edit a.txt (TIME)
+            @@ -1,2 +1,2 @@
+             one
+            -two
+            +2
+
+        Changed `a.txt`.
+
+        Bowline asks: Run rm a.txt
+        ! removes a.txt
+          run rm a.txt
+          in $PROJECT
+        Asked because `rm a.txt`: no rule covers it, and preset ask asks before commands
+        s, p and a hold for exactly the command `rm a.txt`
+        Allow it? [y/s/p/a/n/r/?] "#]]
+    .assert_eq(&scene.clean(&seat.until(ASKED).await));
+    assert_eq!(scene.get("a.txt"), "one\n2\n");
+    seat.types("r\n").await;
+    seat.until("Why not? ").await;
+    seat.types("keep it\n").await;
+    expect![[r#"
+        keep it
+        ✗ run: Run rm a.txt (TIME)
+            run rm a.txt
+            in $PROJECT
+            permission denied: the user said no: keep it
+
+        Running `rm a.txt` did not work:
+
+        ```
+        permission denied: the user said no: keep it
+        ```
+
+        Changed 1 file:
+          a.txt  +1 −1
+        To take it back: bowline undo --session $SESSION --turn 1
+        --- Some(0)
+    "#]]
+    .assert_eq(&scene.clean(&seat.end().await));
+    assert!(scene.has("a.txt"));
+}
+
+#[tokio::test]
+async fn an_answer_can_hold_for_longer() {
+    let scene = scene();
+    let prompt = "run touch one\nrun touch one";
+    let mut seat = Seat::take(&scene, &["run", "--format", "quiet", prompt]);
+    seat.until(ASKED).await;
+    seat.types("s\n").await;
+    expect![[r#"
+        s
+        `touch one`:
+
+        ```
+        [`touch one` ended with exit code 0, through the editor, TIME]
+        ```
+
+        `touch one`:
+
+        ```
+        [`touch one` ended with exit code 0, through the editor, TIME]
+        ```
+        --- Some(0)
+    "#]]
+    .assert_eq(&scene.clean(&seat.end().await));
+    let mut seat = Seat::take(&scene, &["run", "--format", "quiet", "run touch one"]);
+    seat.until(ASKED).await;
+    seat.types("p\n").await;
+    seat.end().await;
+    expect![[r#"
+        `touch one`:
+
+        ```
+        [`touch one` ended with exit code 0, through the editor, TIME]
+        ```
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["run", "--format", "quiet", "run touch one"]));
+}
+
+#[tokio::test]
+async fn ctrl_c_at_a_question_cancels_the_turn() {
+    let scene = scene();
+    let mut seat = Seat::take(&scene, &["run", "run touch made"]);
+    seat.until(ASKED).await;
+    seat.types("\x03").await;
+    expect![[r#"
+        ^C
+        bowline: cancelling the turn; Ctrl-C again ends everything at once
+        ✗ run: Run touch made (TIME)
+            run touch made
+            in $PROJECT
+        bowline: interrupted
+        --- Some(130)
+    "#]]
+    .assert_eq(&scene.clean(&seat.end().await));
+    assert!(!scene.has("made"));
+}
+
+#[tokio::test]
+async fn who_leaves_the_terminal_is_not_there() {
+    let scene = scene();
+    let mut seat = Seat::take(&scene, &["run", "--format", "quiet", "run touch made"]);
+    seat.until(ASKED).await;
+    seat.types("\x04").await;
+    expect![[r#"
+
+        Running `touch made` did not work:
+
+        ```
+        permission denied: no rule allows it, and nobody is there to ask
+        ```
+        bowline: denied: run touch made: nobody is there to ask; --approve all would allow it
+        --- Some(5)
+    "#]]
+    .assert_eq(&scene.clean(&seat.end().await));
+    assert!(!scene.has("made"));
+}
+
+#[tokio::test]
+async fn a_form_is_filled_in_line_by_line() {
+    let scene = scene();
+    let turn = [
+        "read -r line",
+        r#"printf '%s\n' '{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"sessionId":"s1","mode":"form","message":"Who are you?","requestedSchema":{"type":"object","required":["name"],"properties":{"name":{"type":"string","title":"Your name"},"age":{"type":"integer","minimum":1,"default":30}}}}}'"#,
+        "read -r answer",
+        r#"printf '%s\n' "$answer" > answer.json"#,
+        &others::stops("end_turn"),
+    ]
+    .join("\n");
+    let agent = others::agent(&scene, &turn);
+    let mut seat = Seat::take(&scene, &["run", "--agent", &agent, "go"]);
+    expect![[r#"
+
+        tiny asks: Who are you?
+        An empty line keeps what stands in brackets, or leaves a field out; ! declines.
+        Your name: "#]]
+    .assert_eq(&seat.until("Your name: ").await);
+    seat.types("Ada\n").await;
+    seat.until("age number [30]: ").await;
+    seat.types("0\n").await;
+    seat.until("Your name: ").await;
+    seat.types("Ada\n").await;
+    seat.until("age number [30]: ").await;
+    seat.types("\n").await;
+    expect![[r#"
+
+
+        Changed 1 file:
+          answer.json  +1 −0 (new)
+        To take it back: bowline undo --session s1 --turn 1
+        --- Some(0)
+    "#]]
+    .assert_eq(&seat.end().await);
+    let answer: serde_json::Value = serde_json::from_str(&scene.get("answer.json")).unwrap();
+    expect![[r#"{"action":"accept","content":{"age":30,"name":"Ada"}}"#]]
+        .assert_eq(&answer["result"].to_string());
+}
+
+#[tokio::test]
+async fn what_happens_meanwhile_is_told_after_the_answer() {
+    let scene = scene();
+    let path = scene.path("b.txt");
+    let write = format!(
+        r#"printf '%s\n' '{{"jsonrpc":"2.0","id":"w","method":"fs/write_text_file","params":{{"sessionId":"s1","path":"{path}","content":"x\n"}}}}'"#
+    );
+    let turn = [
+        "read -r line",
+        &others::says("I write."),
+        &write,
+        "until [ -e go ]; do :; done",
+        &others::says(" And talk."),
+        // When the answer to this comes, all before it was heard.
+        r#"printf '%s\n' '{"jsonrpc":"2.0","id":"r","method":"_nothing","params":{}}'"#,
+        "read -r line; touch heard; read -r line",
+        &others::stops("end_turn"),
+    ]
+    .join("\n");
+    let agent = others::agent(&scene, &turn);
+    let mut seat = Seat::take(&scene, &["run", "--agent", &agent, "go"]);
+    seat.until(ASKED).await;
+    scene.put("go", "");
+    while !scene.has("heard") {
+        tokio::task::yield_now().await;
+    }
+    seat.types("y\n").await;
+    expect![[r#"
+        y
+
+         And talk.
+
+        Changed 3 files:
+          b.txt  +1 −0 (new)
+          go  +0 −0 (new)
+          heard  +0 −0 (new)
+        To take it back: bowline undo --session $SESSION --turn 1
+        --- Some(0)
+    "#]]
+    .assert_eq(&scene.clean(&seat.end().await));
+}
+
+#[tokio::test]
+async fn what_was_typed_before_a_question_is_no_answer_to_it() {
+    let scene = scene();
+    let turn = format!(
+        "write b.txt: 1\nrun sh -c 'until [ -e {} ]; do sleep 0.01; done'\nwrite c.txt: 2",
+        scene.path("go")
+    );
+    let mut seat = Seat::take(&scene, &["run", &turn]);
+    for _ in ["write", "run"] {
+        seat.until(ASKED).await;
+        seat.types("y\n").await;
+        seat.until("y\n").await;
+    }
+    // While the command runs, many lines are typed: the terminal shows each.
+    for _ in 0..40 {
+        seat.types("y\n").await;
+        seat.until("y\n").await;
+    }
+    scene.put("go", "");
+    seat.until("write ").await;
+    seat.until(ASKED).await;
+    seat.types("n\n").await;
+    let told = seat.end().await;
+    assert!(told.ends_with("--- Some(0)\n"), "{told}");
+    assert!(scene.has("b.txt") && !scene.has("c.txt"));
+}

@@ -1,0 +1,542 @@
+//! Agents of a few lines: what they may do to a run, and what it makes of that.
+
+use super::scene;
+use crate::program::{Scene, script};
+use expect_test::expect;
+
+/// What an agent answers to the greeting and to a new session.
+const GREETING: &str = r#"
+read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{CAPABILITIES},"agentInfo":{"name":"tiny","version":"1"}}}'
+read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s1"OPENED}}'
+"#;
+
+/// Returns an agent that does what a shell script says once it has a session.
+pub(super) fn agent(scene: &Scene, turn: &str) -> String {
+    agent_with(scene, "", "", turn)
+}
+
+fn agent_with(scene: &Scene, capabilities: &str, opened: &str, turn: &str) -> String {
+    let greeting = GREETING.replace("CAPABILITIES", capabilities).replace("OPENED", opened);
+    script(&scene.base(), "agent.sh", &format!("#!/bin/sh\n{greeting}{turn}\n"))
+}
+
+/// Returns a line of a script that sends an update of the session.
+fn update(update: &str) -> String {
+    format!(
+        r#"printf '%s\n' '{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s1","update":{update}}}}}'"#
+    )
+}
+
+pub(super) fn says(text: &str) -> String {
+    update(&format!(
+        r#"{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}"#
+    ))
+}
+
+pub(super) fn stops(why: &str) -> String {
+    format!(r#"printf '%s\n' '{{"jsonrpc":"2.0","id":2,"result":{{"stopReason":"{why}"}}}}'"#)
+}
+
+fn run(scene: &Scene, agent: &str, options: &[&str]) -> String {
+    scene.run(&[&["run", "--agent", agent, "go"], options].concat())
+}
+
+#[test]
+fn how_a_turn_stopped_is_said() {
+    let scene = scene();
+    for (why, expected) in [
+        (
+            "end_turn",
+            expect![[r#"
+            Hello.
+            --- 0
+        "#]],
+        ),
+        (
+            "refusal",
+            expect![[r#"
+            Hello.
+            --- stderr
+            bowline: the agent refused: nothing of this turn is remembered
+            --- 1
+        "#]],
+        ),
+        (
+            "max_tokens",
+            expect![[r#"
+            Hello.
+            --- stderr
+            bowline: the model reached its limit of tokens: the answer may be cut
+            --- 0
+        "#]],
+        ),
+        (
+            "max_turn_requests",
+            expect![[r#"
+            Hello.
+            --- stderr
+            bowline: the agent reached its limit of steps: go on with --session last
+            --- 0
+        "#]],
+        ),
+        (
+            "cancelled",
+            expect![[r#"
+                Hello.
+                --- stderr
+                bowline: the agent ended in the middle of its turn
+                --- 1
+            "#]],
+        ),
+    ] {
+        let turn = ["read -r line", &says("Hello."), &stops(why)].join("\n");
+        expected.assert_eq(&run(&scene, &agent(&scene, &turn), &[]));
+    }
+}
+
+#[test]
+fn an_agent_that_fails_has_the_last_word() {
+    let scene = scene();
+    let dies = agent(&scene, &["read -r line", &says("I am"), "echo out of luck >&2; exit 7"].join("\n"));
+    expect![[r#"
+        I am
+        --- stderr
+        bowline: the agent ended in the middle of its turn; it ended with exit status: 7; its last words:
+          out of luck
+        --- 1
+    "#]]
+    .assert_eq(&run(&scene, &dies, &[]));
+    let refuses = agent(
+        &scene,
+        r#"read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Internal error","data":{"details":"no quota"}}}'"#,
+    );
+    expect![[r#"
+        --- stderr
+        bowline: the agent failed: Internal error ({"details":"no quota"})
+        --- 1
+    "#]]
+    .assert_eq(&run(&scene, &refuses, &[]));
+    expect![[r#"
+        --- stderr
+        bowline: the agent ended before it answered: is it one that speaks ACP?; it ended with exit status: 2; its last words:
+          bad flag
+        --- 1
+    "#]].assert_eq(&run(&scene, "sh -c 'echo bad flag >&2; exit 2'", &[]));
+    expect![[r#"
+        --- stderr
+        bowline: cannot start the agent /no/such/agent: there is no such program
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, "/no/such/agent", &[]));
+    scene.put("plain", "no program\n");
+    expect![[r#"
+        --- stderr
+        bowline: cannot start the agent $PROJECT/plain: it is no program, or may not be run
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, "./plain", &[]));
+    let orphan = script(&scene.base(), "orphan", "#!/no/such/shell\n");
+    expect![[r#"
+        --- stderr
+        bowline: cannot start the agent $BASE/orphan: there is no program that its first line names
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, &orphan, &[]));
+    expect![[r#"
+        --- stderr
+        bowline: there is no agent no-such-agent: it is no program in PATH, and $HOME/.config/bowline/config.toml names none
+        --- 2
+    "#]].assert_eq(&run(&scene, "no-such-agent", &[]));
+    expect![[r#"
+        --- stderr
+        bowline: the agent did not start within TIME
+        --- 3
+    "#]]
+    .assert_eq(&run(&scene, "sh -c 'cat > /dev/null'", &["--timeout", "1"]));
+}
+
+#[test]
+fn what_is_no_message_is_passed_over() {
+    let scene = scene();
+    let noisy = agent(
+        &scene,
+        &[
+            "echo Welcome to the agent!",
+            "until [ \"${line#*session/prompt}\" != \"$line\" ]; do read -r line; done",
+            "echo '[1, 2'",
+            &says("Hello."),
+            &stops("end_turn"),
+        ]
+        .join("\n"),
+    );
+    expect![[r#"
+        Hello.
+        --- stderr
+        bowline: the agent breaks the protocol: the message is not valid JSON
+        bowline: the agent breaks the protocol: the message is not valid JSON
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &noisy, &[]));
+    let output = scene.output(scene.command(&["run", "--agent", &noisy, "--format", "json", "go"]), "");
+    for line in output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        serde_json::from_slice::<serde_json::Value>(line).unwrap();
+    }
+}
+
+#[test]
+fn what_steers_a_terminal_does_not_reach_one() {
+    let scene = scene();
+    let turn = [
+        "read -r line",
+        &update(r#"{"sessionUpdate":"tool_call","toolCallId":"1","title":"a\u001b]0;title\u0007b","kind":"read","status":"completed"}"#),
+        &says(r"a\u001b[2Jb\u202ec"),
+        &stops("end_turn"),
+    ]
+    .join("\n");
+    let steering = agent(&scene, &turn);
+    expect![[r#"
+        ✓ read: a\u{1b}]0;title\u{7}b (TIME)
+
+        a\u{1b}[2Jb\u{202e}c
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &steering, &[]));
+    // Whoever reads the answer alone from a pipe gets it as it was said.
+    let output = scene.output(scene.command(&["run", "--agent", &steering, "--format", "quiet", "go"]), "");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "a\u{1b}[2Jb\u{202e}c\n");
+}
+
+#[test]
+fn an_agent_that_wants_a_login_says_how() {
+    let scene = scene();
+    let locked = script(
+        &scene.base(),
+        "locked.sh",
+        r#"#!/bin/sh
+read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"authMethods":[{"id":"key","name":"API key","description":"set TINY_KEY"}]}}'
+read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Authentication required"}}'
+read -r line
+"#,
+    );
+    expect![[r#"
+        --- stderr
+        bowline: the agent wants you to log in first: start its own program for that, or set its key. It offers: API key (set TINY_KEY)
+        --- 1
+    "#]].assert_eq(&run(&scene, &locked, &[]));
+}
+
+#[test]
+fn an_agent_of_another_version_is_not_spoken_to() {
+    let scene = scene();
+    let newer = script(
+        &scene.base(),
+        "newer.sh",
+        "#!/bin/sh\nread -r line\nprintf '%s\\n' '{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{\"protocolVersion\":99}}'\nread -r line\n",
+    );
+    expect![[r#"
+        --- stderr
+        bowline: the agent did not start: the agent answered protocol version 99, which is not spoken here (latest: 1)
+        --- 1
+    "#]].assert_eq(&run(&scene, &newer, &[]));
+}
+
+#[test]
+fn an_agent_is_named_in_the_configuration_and_never_in_the_project() {
+    let scene = scene();
+    let hello = agent(&scene, &["read -r line", &says("Hello, '$NAME'."), &stops("end_turn")].join("\n"));
+    let config = format!("[agents.tiny]\ncommand = \"{hello}\"\nenv = {{ NAME = \"you\" }}\n");
+    scene.put("config.toml", &config);
+    scene.put(".bowline/config.toml", &config);
+    expect![[r#"
+        --- stderr
+        bowline: there is no agent tiny: it is no program in PATH, and $HOME/.config/bowline/config.toml names none
+        --- 2
+    "#]].assert_eq(&run(&scene, "tiny", &[]));
+    std::fs::write(scene.config().join("config.toml"), config).unwrap();
+    expect![[r#"
+        Hello, you.
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, "tiny", &[]));
+}
+
+#[test]
+fn model_and_mode_are_set_as_the_agent_has_them() {
+    let scene = scene();
+    let trace = scene.base().join("trace");
+    let trace = trace.to_str().unwrap();
+    let options = r#","configOptions":[{"id":"m","name":"Model","category":"model","type":"select","currentValue":"small","options":[{"value":"small","name":"Small"},{"value":"large","name":"Large one"}]}],"modes":{"currentModeId":"ask","availableModes":[{"id":"ask","name":"Ask"},{"id":"code","name":"Code"}]}"#;
+    let turn = r#"
+read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":2,"result":{"configOptions":[]}}'
+read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":3,"result":{}}'
+read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}'
+"#;
+    let tiny = agent_with(&scene, "", options, turn);
+    expect![[r#"
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &tiny, &["--trace", trace, "--model", "large one", "--mode", "code"]));
+    let mut told = String::new();
+    for method in ["session/set_config_option", "session/set_mode"] {
+        told.extend(super::traced(&scene, "> ", method).iter().map(|params| format!("{method} {params}\n")));
+    }
+    expect![[r#"
+        session/set_config_option {"sessionId":"s1","configId":"m","value":"large"}
+        session/set_mode {"sessionId":"s1","modeId":"code"}
+    "#]]
+    .assert_eq(&told);
+    expect![[r#"
+        --- stderr
+        bowline: the agent has no model huge: it has small, large
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, &tiny, &["--model", "huge"]));
+    expect![[r#"
+        --- stderr
+        bowline: the agent has no mode yolo: it has ask, code
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, &tiny, &["--mode", "yolo"]));
+    let plain = agent(
+        &scene,
+        "read -r line\nprintf '%s\\n' '{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32601,\"message\":\"no\"}}'\nread -r line",
+    );
+    expect![[r#"
+        --- stderr
+        bowline: the agent does not let its model be chosen: leave out --model
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, &plain, &["--model", "x"]));
+    expect![[r#"
+        --- stderr
+        bowline: the agent has no modes: leave out --mode
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, &plain, &["--mode", "x"]));
+}
+
+#[test]
+fn servers_are_passed_on() {
+    let scene = scene();
+    let trace = scene.base().join("trace");
+    let tiny = agent_with(
+        &scene,
+        r#""mcpCapabilities":{"http":true}"#,
+        "",
+        &["read -r line", &stops("end_turn")].join("\n"),
+    );
+    let told = run(
+        &scene,
+        &tiny,
+        &[
+            "--trace",
+            trace.to_str().unwrap(),
+            "--mcp",
+            "files=/opt/mcp --root 'a b'",
+            "--mcp",
+            "web=https://example.org/mcp",
+        ],
+    );
+    expect![[r#"
+        --- 0
+    "#]]
+    .assert_eq(&told);
+    let servers = &super::traced(&scene, "> ", "session/new")[0]["mcpServers"];
+    expect![[r#"
+        [
+          {
+            "name": "files",
+            "command": "/opt/mcp",
+            "args": [
+              "--root",
+              "a b"
+            ],
+            "env": []
+          },
+          {
+            "type": "http",
+            "name": "web",
+            "url": "https://example.org/mcp",
+            "headers": []
+          }
+        ]
+    "#]]
+    .assert_eq(&format!("{servers:#}\n"));
+    let without = agent(&scene, "read -r line");
+    expect![[r#"
+        --- stderr
+        bowline: the agent did not open a session: an http MCP server needs agentCapabilities.mcpCapabilities.http, which was not advertised
+        --- 1
+    "#]].assert_eq(&run(&scene, &without, &["--mcp", "web=https://example.org/mcp"]));
+    expect![[r#"
+        --- stderr
+        bowline: nothing is no MCP server: write it as NAME=COMMAND or NAME=URL
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, &without, &["--mcp", "nothing"]));
+}
+
+#[test]
+fn sessions_of_an_agent_that_does_not_list_them_are_remembered() {
+    let scene = scene();
+    let once = ["read -r line", &says("Hello."), &stops("end_turn")].join("\n");
+    let loads = r#""loadSession":true"#;
+    let tiny = agent_with(&scene, loads, "", &once);
+    expect![[r#"
+        --- stderr
+        bowline: there is no session here yet: leave out --session
+        --- 4
+    "#]]
+    .assert_eq(&run(&scene, &tiny, &["--session", "last"]));
+    expect![[r#"
+        Hello.
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &tiny, &[]));
+    let trace = scene.base().join("trace");
+    // What was said before is not told again.
+    let replays = format!("{}\n{once}", says("Long ago."));
+    let tiny = agent_with(&scene, loads, "", &replays);
+    expect![[r#"
+        Hello.
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &tiny, &["--session", "last", "--trace", trace.to_str().unwrap()]));
+    assert_eq!(super::traced(&scene, "> ", "session/load")[0]["sessionId"], "s1");
+    let forgets = agent(&scene, &once);
+    expect![[r#"
+        --- stderr
+        bowline: the agent cannot go on with sessions of before: leave out --session
+        --- 4
+    "#]]
+    .assert_eq(&run(&scene, &forgets, &["--session", "s1"]));
+}
+
+#[test]
+fn a_form_that_nobody_is_there_to_fill_in_is_declined() {
+    let scene = scene();
+    let turn = [
+        "read -r line",
+        r#"printf '%s\n' '{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"sessionId":"s1","mode":"form","message":"Which colour?","requestedSchema":{"type":"object","properties":{"colour":{"type":"string"}}}}}'"#,
+        "read -r answer",
+        r#"case "$answer" in *decline*) : ;; *) echo "$answer" >&2; exit 1 ;; esac"#,
+        &says("Then not."),
+        &stops("end_turn"),
+    ]
+    .join("\n");
+    expect![[r#"
+        Then not.
+        --- stderr
+        bowline: tiny asks, and nobody is there to answer: Which colour?
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &agent(&scene, &turn), &[]));
+}
+
+#[test]
+fn an_agent_that_never_asks_is_asked_about() {
+    let scene = scene();
+    let path = scene.path("b.txt");
+    let write = format!(
+        r#"printf '%s\n' '{{"jsonrpc":"2.0","id":"w","method":"fs/write_text_file","params":{{"sessionId":"s1","path":"{path}","content":"x"}}}}'"#
+    );
+    let turn = ["read -r line", &write, "read -r answer", &says("Tried."), &stops("end_turn")].join("\n");
+    let pushy = agent(&scene, &turn);
+    expect![[r#"
+        Tried.
+        --- stderr
+        bowline: denied: write b.txt: nobody is there to ask; --approve edits would allow it
+        --- 5
+    "#]]
+    .assert_eq(&run(&scene, &pushy, &[]));
+    assert!(!scene.has("b.txt"));
+    expect![[r#"
+        Tried.
+
+        Changed 1 file:
+          b.txt  +1 −0 (new)
+        To take it back: bowline undo --session $SESSION --turn 1
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &pushy, &["--approve", "edits"]));
+    assert_eq!(scene.get("b.txt"), "x");
+}
+
+#[test]
+fn a_run_tells_of_its_own_denials_alone() {
+    let scene = scene();
+    let path = scene.path("b.txt");
+    let write = format!(
+        r#"printf '%s\n' '{{"jsonrpc":"2.0","id":"w","method":"fs/write_text_file","params":{{"sessionId":"s1","path":"{path}","content":"x"}}}}'"#
+    );
+    let turn = ["read -r line", &write, "read -r answer", &stops("end_turn")].join("\n");
+    expect![[r#"
+        --- stderr
+        bowline: denied: write b.txt: by the preset read-only; --approve edits would allow it
+        --- 5
+    "#]]
+    .assert_eq(&run(&scene, &agent(&scene, &turn), &["--approve", "reads"]));
+    // Its session has the same name, and its turn the same number.
+    let harmless = agent(&scene, &["read -r line", &says("Hello."), &stops("end_turn")].join("\n"));
+    expect![[r#"
+        Hello.
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &harmless, &[]));
+}
+
+#[test]
+fn a_session_is_named_so_that_a_terminal_can_show_it() {
+    let scene = scene();
+    let path = scene.path("b.txt");
+    let id = r#"s\u001b[2J\n--yes; rm -rf $(x)"#;
+    let turn = format!(
+        r#"
+read -r line
+printf '%s\n' '{{"jsonrpc":"2.0","id":0,"result":{{"protocolVersion":1}}}}'
+read -r line
+printf '%s\n' '{{"jsonrpc":"2.0","id":1,"result":{{"sessionId":"{id}"}}}}'
+read -r line
+printf '%s\n' '{{"jsonrpc":"2.0","id":"w","method":"fs/write_text_file","params":{{"sessionId":"{id}","path":"{path}","content":"x\n"}}}}'
+read -r answer
+{}
+"#,
+        stops("end_turn")
+    );
+    let steering = script(&scene.base(), "agent.sh", &format!("#!/bin/sh\n{turn}"));
+    let output = scene.output(scene.command(&["run", "--approve", "edits", "--agent", &steering, "go"]), "");
+    expect![[r#"
+        Changed 1 file:
+          b.txt  +1 −0 (new)
+        To take it back: bowline undo --session last --turn 1
+    "#]]
+    .assert_eq(String::from_utf8(output.stdout).unwrap().trim_start());
+    scene.run(&["undo", "--session", "last", "--turn", "1"]);
+    assert!(!scene.has("b.txt"));
+}
+
+#[test]
+fn what_was_taken_back_meanwhile_is_not_told_again() {
+    let scene = scene();
+    let path = scene.path("b.txt");
+    let write = format!(
+        r#"printf '%s\n' '{{"jsonrpc":"2.0","id":"w","method":"fs/write_text_file","params":{{"sessionId":"s1","path":"{path}","content":"x\n"}}}}'"#
+    );
+    let undo = format!("{} undo >&2 || exit 1", crate::program::bowline().display());
+    let turn =
+        ["read -r line", &write, "read -r answer", &undo, &says("Done."), &stops("end_turn")].join("\n");
+    expect![[r#"
+        Done.
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &agent(&scene, &turn), &["--approve", "edits"]));
+    assert!(!scene.has("b.txt"));
+}

@@ -1,0 +1,460 @@
+//! `bowline setup`: what is printed, and what becomes of files that are there.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+
+use expect_test::{Expect, expect};
+
+use crate::program::Scene;
+
+fn check(arguments: &[&str], expected: Expect) {
+    expected.assert_eq(&Scene::new().run(arguments));
+}
+
+/// A home with Zed's settings in it.
+fn with_settings(text: &str) -> (Scene, PathBuf) {
+    let scene = Scene::new();
+    let file = scene.home().join(".config/zed/settings.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, text).unwrap();
+    (scene, file)
+}
+
+/// Returns the files beside a file, with their modes.
+fn beside(file: &std::path::Path) -> String {
+    let mut found: Vec<String> = std::fs::read_dir(file.parent().unwrap())
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let mode = entry.path().symlink_metadata().unwrap().permissions().mode() & 0o777;
+            format!("{mode:o} {}\n", entry.file_name().display())
+        })
+        .collect();
+    found.sort();
+    found.concat()
+}
+
+#[test]
+fn each_editor_is_told_in_its_own_way() {
+    check(
+        &["setup", "zed"],
+        expect![[r#"
+        Zed: add this to $HOME/.config/zed/settings.json
+
+        {
+          "agent_servers": {
+            "Bowline": {
+              "type": "custom",
+              "command": "$BOWLINE",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }
+
+        To have it added: bowline setup zed --write
+        Then open Zed's agent panel and begin a thread with Bowline. What the two say to each other: `dev: open acp logs`.
+        --- 0
+    "#]],
+    );
+    check(
+        &["setup", "jetbrains", "--model", "anthropic/claude-sonnet-4-5"],
+        expect![[r#"
+        JetBrains IDEs: add this to $HOME/.jetbrains/acp.json
+
+        {
+          "agent_servers": {
+            "Bowline": {
+              "command": "$BOWLINE",
+              "args": ["agent", "--shell", "--model", "anthropic/claude-sonnet-4-5"],
+              "env": {}
+            }
+          }
+        }
+
+        To have it added: bowline setup jetbrains --write
+        Then choose Bowline in the AI Chat tool window.
+        --- 0
+    "#]],
+    );
+    check(
+        &["setup", "neovim"],
+        expect![[r#"
+        Neovim: add one of these to the set-up of the plugin, as in ~/.config/nvim/init.lua
+
+        With CodeCompanion.nvim:
+
+        require("codecompanion").setup({
+          adapters = {
+            acp = {
+              bowline = function()
+                return require("codecompanion.adapters").extend("opencode", {
+                  name = "bowline",
+                  formatted_name = "Bowline",
+                  commands = { default = { "$BOWLINE", "agent", "--shell" } },
+                })
+              end,
+            },
+          },
+        })
+
+        With avante.nvim:
+
+        require("avante").setup({
+          provider = "bowline",
+          acp_providers = {
+            ["bowline"] = {
+              command = "$BOWLINE",
+              args = { "agent", "--shell" },
+            },
+          },
+        })
+
+        Then `:CodeCompanionChat adapter=bowline`, or `:AvanteAsk`.
+        --- 0
+    "#]],
+    );
+    check(
+        &["setup", "emacs", "--agent-name", "My Bowline", "--no-shell"],
+        expect![[r#"
+        Emacs: install agent-shell, and add this to your init file, as in ~/.emacs.d/init.el
+
+        (with-eval-after-load 'agent-shell
+          (add-to-list 'agent-shell-agent-configs
+                       (agent-shell-make-agent-config
+                        :identifier 'my-bowline
+                        :mode-line-name "My Bowline"
+                        :buffer-name "My Bowline"
+                        :shell-prompt "My Bowline> "
+                        :shell-prompt-regexp (regexp-quote "My Bowline> ")
+                        :client-maker (lambda (buffer)
+                                        (acp-make-client :command "$BOWLINE"
+                                                         :command-params '("agent")
+                                                         :context-buffer buffer)))))
+
+        Then `M-x agent-shell`, and choose My Bowline.
+        --- 0
+    "#]],
+    );
+    check(
+        &["setup", "vscode"],
+        expect![[r#"
+        Visual Studio Code: install the extension ACP Client (formulahendry.acp-client), and add this to $HOME/.config/Code/User/settings.json
+
+        {
+          "acp.agents": {
+            "Bowline": {
+              "command": "$BOWLINE",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }
+
+        To have it added: bowline setup vscode --write
+        Then run `ACP: Connect to Agent` from the command palette, and choose Bowline.
+        --- 0
+    "#]],
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_made_and_then_there_is_nothing_to_do() {
+    let scene = Scene::new();
+    expect![[r#"
+        diff --git a$HOME/.jetbrains/acp.json b$HOME/.jetbrains/acp.json
+        new file mode 100644
+        --- /dev/null
+        +++ b$HOME/.jetbrains/acp.json
+        @@ -0,0 +1,9 @@
+        +{
+        +  "agent_servers": {
+        +    "Bowline": {
+        +      "command": "$BOWLINE",
+        +      "args": ["agent", "--shell"],
+        +      "env": {}
+        +    }
+        +  }
+        +}
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "jetbrains", "--dry-run"]));
+    assert!(!scene.home().join(".jetbrains").exists());
+    expect![[r#"
+        Added Bowline to $HOME/.jetbrains/acp.json
+        Then choose Bowline in the AI Chat tool window.
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "jetbrains", "--write"]));
+    let file = scene.home().join(".jetbrains/acp.json");
+    expect![[r#"
+        {
+          "agent_servers": {
+            "Bowline": {
+              "command": "$BOWLINE",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }
+    "#]]
+    .assert_eq(&scene.clean(&std::fs::read_to_string(&file).unwrap()));
+    expect![[r#"
+        Nothing to do: $HOME/.jetbrains/acp.json has it already.
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "jetbrains", "--write"]));
+    expect![[r#"
+        600 acp.json
+    "#]]
+    .assert_eq(&beside(&file));
+}
+
+const SETTINGS: &str = r#"// Zed settings
+//
+{
+    "vim_mode": true, // since 1998
+    "agent_servers": {
+        // tried it once
+        "Other": { "command": "other", "args": ["acp",], },
+    },
+
+    /* keep */ "theme": "One Dark"
+}
+"#;
+
+#[test]
+fn what_a_person_wrote_stays() {
+    let (scene, file) = with_settings(SETTINGS);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    // Who is root sets up other users' editors: what is theirs stays theirs.
+    let is_root = std::os::unix::fs::chown(&file, Some(12_345), Some(54_321)).is_ok();
+    expect![[r#"
+        diff --git a$HOME/.config/zed/settings.json b$HOME/.config/zed/settings.json
+        --- a$HOME/.config/zed/settings.json
+        +++ b$HOME/.config/zed/settings.json
+        @@ -5,6 +5,12 @@
+             "agent_servers": {
+                 // tried it once
+                 "Other": { "command": "other", "args": ["acp",], },
+        +        "Bowline": {
+        +            "type": "custom",
+        +            "command": "$BOWLINE",
+        +            "args": ["agent", "--shell"],
+        +            "env": {}
+        +        }
+             },
+ 
+             /* keep */ "theme": "One Dark"
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "zed", "--write", "--dry-run"]).replace("\n \n", "\n\n"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), SETTINGS);
+    expect![[r#"
+        Added Bowline to $HOME/.config/zed/settings.json
+        As it was: $HOME/.config/zed/settings.json.before-bowline
+        Then open Zed's agent panel and begin a thread with Bowline. What the two say to each other: `dev: open acp logs`.
+        --- 0
+    "#]].assert_eq(&scene.run(&["setup", "zed", "--write"]));
+    expect![[r#"
+        // Zed settings
+        //
+        {
+            "vim_mode": true, // since 1998
+            "agent_servers": {
+                // tried it once
+                "Other": { "command": "other", "args": ["acp",], },
+                "Bowline": {
+                    "type": "custom",
+                    "command": "$BOWLINE",
+                    "args": ["agent", "--shell"],
+                    "env": {}
+                }
+            },
+
+            /* keep */ "theme": "One Dark"
+        }
+    "#]]
+    .assert_eq(&scene.clean(&std::fs::read_to_string(&file).unwrap()));
+    expect![[r#"
+        640 settings.json
+        640 settings.json.before-bowline
+    "#]]
+    .assert_eq(&beside(&file));
+    let copy = file.with_file_name("settings.json.before-bowline");
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), SETTINGS);
+    for path in [&file, &copy] {
+        let metadata = path.metadata().unwrap();
+        assert!(!is_root || (metadata.uid(), metadata.gid()) == (12_345, 54_321), "{path:?}");
+    }
+    // A second agent beside the first; its copy does not replace the first one.
+    expect![[r#"
+        Added Offline to $HOME/.config/zed/settings.json
+        As it was: $HOME/.config/zed/settings.json.before-bowline-2
+        Then open Zed's agent panel and begin a thread with Offline. What the two say to each other: `dev: open acp logs`.
+        --- 0
+    "#]].assert_eq(&scene.run(&[
+        "setup",
+        "zed",
+        "--write",
+        "--agent-name",
+        "Offline",
+        "--model",
+        "offline",
+    ]));
+    assert_eq!(std::fs::read_to_string(&copy).unwrap(), SETTINGS);
+}
+
+#[test]
+fn a_link_to_the_file_stays_a_link() {
+    let (scene, file) = with_settings("");
+    let own = scene.base().join("dotfiles.json");
+    std::fs::write(&own, "{}\n").unwrap();
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(&own, &file).unwrap();
+    expect![[r#"
+        Added Bowline to $HOME/.config/zed/settings.json
+        As it was: $BASE/dotfiles.json.before-bowline
+        Then open Zed's agent panel and begin a thread with Bowline. What the two say to each other: `dev: open acp logs`.
+        --- 0
+    "#]].assert_eq(&scene.run(&["setup", "zed", "--write"]));
+    assert_eq!(std::fs::read_link(&file).unwrap(), own);
+    assert!(std::fs::read_to_string(&own).unwrap().contains("agent_servers"));
+    std::fs::remove_file(&own).unwrap();
+    expect![[r#"
+        --- stderr
+        bowline: nothing was written to $HOME/.config/zed/settings.json: it is a link that leads nowhere
+        --- 1
+    "#]]
+    .assert_eq(&last_lines(&scene.run(&["setup", "zed", "--write"])));
+}
+
+/// What was said on stderr, and how it ended: what is above is the same as without --write.
+fn last_lines(told: &str) -> String {
+    told[told.find("--- stderr").unwrap_or_default()..].to_owned()
+}
+
+#[test]
+fn what_cannot_be_understood_is_left_alone_and_the_way_by_hand_is_shown() {
+    for (text, expected) in [
+        (
+            "{ \"theme\": One Dark }",
+            expect![[r#"
+                --- stderr
+                bowline: nothing was written to $HOME/.config/zed/settings.json: line 1, column 12: a value is missing
+                --- 1
+            "#]],
+        ),
+        (
+            "{\"agent_servers\": {\"Bowline\": {\"command\": \"/elsewhere/bowline\"}}}",
+            expect![[r#"
+                --- stderr
+                bowline: nothing was written to $HOME/.config/zed/settings.json: "Bowline" is there already, and says something else: remove it, or choose another --agent-name
+                --- 1
+            "#]],
+        ),
+        (
+            "[]",
+            expect![[r#"
+                --- stderr
+                bowline: nothing was written to $HOME/.config/zed/settings.json: it is no JSON object
+                --- 1
+            "#]],
+        ),
+    ] {
+        let (scene, file) = with_settings(text);
+        let told = scene.run(&["setup", "zed", "--write"]);
+        assert!(told.starts_with("Zed: add this to $HOME/.config/zed/settings.json"), "{told}");
+        expected.assert_eq(&last_lines(&told));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        assert_eq!(beside(&file).lines().count(), 1);
+    }
+    let (scene, file) = with_settings("");
+    std::fs::write(&file, [b'{', 0xff, b'}']).unwrap();
+    expect![[r#"
+        --- stderr
+        bowline: nothing was written to $HOME/.config/zed/settings.json: it is not UTF-8
+        --- 1
+    "#]]
+    .assert_eq(&last_lines(&scene.run(&["setup", "zed", "--write"])));
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    expect![[r#"
+        --- stderr
+        bowline: nothing was written to $HOME/.config/zed/settings.json: it is not a regular file
+        --- 1
+    "#]]
+    .assert_eq(&last_lines(&scene.run(&["setup", "zed", "--write"])));
+}
+
+#[test]
+fn programs_are_not_edited() {
+    let scene = Scene::new();
+    expect![[r#"
+        --- stderr
+        bowline: Neovim is configured by a program in Lua, which only you can change safely: add what is above
+        --- 1
+    "#]]
+    .assert_eq(&last_lines(&scene.run(&["setup", "neovim", "--write"])));
+    expect![[r#"
+        --- stderr
+        bowline: Emacs is configured by a program in Emacs Lisp, which only you can change safely: add what is above
+        --- 1
+    "#]].assert_eq(&last_lines(&scene.run(&["setup", "emacs", "--dry-run"])));
+}
+
+#[test]
+fn another_file_can_be_named() {
+    let scene = Scene::new();
+    scene.put("codium.json", "{\n\t\"editor.fontSize\": 12\n}\n");
+    expect![[r#"
+        Added Bowline to codium.json
+        As it was: $PROJECT/codium.json.before-bowline
+        Then run `ACP: Connect to Agent` from the command palette, and choose Bowline.
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "vscode", "--write", "--file", "codium.json"]));
+    expect![[r#"
+        {
+        	"editor.fontSize": 12,
+        	"acp.agents": {
+        		"Bowline": {
+        			"command": "$BOWLINE",
+        			"args": ["agent", "--shell"],
+        			"env": {}
+        		}
+        	}
+        }
+    "#]]
+    .assert_eq(&scene.clean(&scene.get("codium.json")));
+}
+
+#[test]
+fn wrong_use_is_one_clear_line() {
+    check(
+        &["setup", "zed", "--agent-name", " "],
+        expect![[r#"
+        --- stderr
+        bowline: --agent-name takes one line of at most 60 characters
+        --- 2
+    "#]],
+    );
+    check(
+        &["setup", "zed", "--model", ""],
+        expect![[r#"
+        --- stderr
+        bowline: --model takes a name such as offline or anthropic/claude-sonnet-4-5
+        --- 2
+    "#]],
+    );
+    let scene = Scene::new();
+    let mut command = scene.command(&["setup", "zed", "--write"]);
+    command.env_remove("HOME");
+    let output = scene.output(command, "");
+    expect![[r#"
+        --- stderr
+        bowline: set HOME to an absolute path, or name the editor's file with --file
+        --- 1
+    "#]]
+    .assert_eq(&last_lines(&scene.told(&output)));
+}

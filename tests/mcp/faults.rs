@@ -1,0 +1,166 @@
+//! Clients that lie, flood, die or go away: nothing is left running, nothing is lost.
+
+use expect_test::expect;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::program::{Life, Scene, said};
+
+fn execute(line: &str) -> Value {
+    json!({ "name": "execute", "arguments": { "command": line } })
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_ends_its_command() {
+    let scene = Scene::new();
+    let mut life = Life::new(&scene);
+    let mut program = scene.start(&["--approve", "all"]).await;
+    let id = program.request("tools/call", execute(&life.line())).await;
+    life.begun().await;
+    let cancelled = json!({ "requestId": id, "reason": "not wanted" });
+    program
+        .send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }))
+        .await;
+    life.ended().await;
+    assert_eq!(program.call("execute", json!({ "command": "echo on" })).await.lines().last(), Some("on"));
+    assert_eq!(program.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_takes_its_commands_with_it() {
+    let scene = Scene::new();
+    let mut life = Life::new(&scene);
+    let mut program = scene.start(&["--approve", "all"]).await;
+    program.request("tools/call", execute(&life.line())).await;
+    life.begun().await;
+    assert_eq!(program.end().await, Some(0));
+    life.ended().await;
+}
+
+#[tokio::test]
+async fn commands_in_the_background_end_with_the_session() {
+    let scene = Scene::new();
+    let mut life = Life::new(&scene);
+    let mut program = scene.start(&["--approve", "all"]).await;
+    program.call("execute", json!({ "command": life.line(), "background": true })).await;
+    life.begun().await;
+    assert_eq!(program.end().await, Some(0));
+    life.ended().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_told_to_end_or_killed_leaves_nothing() {
+    for (signal, code) in [(Signal::TERM, Some(143)), (Signal::INT, Some(130)), (Signal::KILL, None)] {
+        let scene = Scene::new();
+        let mut life = Life::new(&scene);
+        let mut program = scene.start(&["--approve", "all"]).await;
+        program.request("tools/call", execute(&life.line())).await;
+        life.begun().await;
+        let id = i32::try_from(program.child.id().unwrap()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), signal).unwrap();
+        assert_eq!(program.child.wait().await.unwrap().code(), code);
+        life.ended().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_message_does_not_end_the_session() {
+    let scene = Scene::new();
+    let mut program = scene.start(&[]).await;
+    program.send_bytes(b"this is not JSON\n{\"half\":\n[1,2]\n\n\xff\xfe\n").await;
+    program.send(&json!({ "jsonrpc": "2.0", "id": "x", "method": "no/such/method" })).await;
+    program.send(&json!({ "jsonrpc": "2.0", "id": 7, "result": {} })).await;
+    program
+        .send(
+            &json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 99 } }),
+        )
+        .await;
+    let read = program.call("read_text_file", json!({ "path": "a.txt" })).await;
+    expect![[r#"
+        [a.txt: all of it, 3 lines]
+        one
+        two
+        three
+    "#]]
+    .assert_eq(&read);
+    let refused = program.notifications.iter().any(|message| message["error"]["code"] == -32601);
+    assert!(refused, "{:?}", program.notifications);
+    assert_eq!(program.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn who_begins_with_something_else_is_told_or_let_go() {
+    let scene = Scene::new();
+    assert_eq!(scene.start_silent(&[]).end().await, Some(0));
+    let mut program = scene.start_silent(&[]);
+    let id = program.request("tools/call", execute("echo hi")).await;
+    let answer = program.line().await;
+    assert!(answer.is_none_or(|answer| answer["id"] == id && answer.get("error").is_some()));
+}
+
+#[tokio::test]
+async fn many_calls_at_once_are_each_answered() {
+    let scene = Scene::new();
+    let mut program = scene.start(&[]).await;
+    let mut ids = Vec::new();
+    for _ in 0..500 {
+        let read = json!({ "name": "read_text_file", "arguments": { "path": "a.txt" } });
+        ids.push(program.request("tools/call", read).await);
+    }
+    let (mut read, mut busy) = (0, 0);
+    for _ in &ids {
+        let answer = program.line().await.unwrap();
+        match said(&answer) {
+            text if text.contains("all of it") => read += 1,
+            text if text.contains("under way already") => busy += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(read + busy, 500);
+    assert!(read >= 1);
+    assert_eq!(program.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn huge_arguments_are_taken_or_refused_and_the_session_goes_on() {
+    let scene = Scene::new();
+    let mut program = scene.start(&["--approve", "edits"]).await;
+    let large = "x".repeat(8 << 20);
+    let written = program.call("write_text_file", json!({ "path": "large", "content": large })).await;
+    assert_eq!(written, "Created large (1 line).");
+    let told = program.call("search_text", json!({ "pattern": large })).await;
+    assert_eq!(told, "! `pattern` has to have 1 to 16384 bytes: give the text to look for");
+    let told = program.call("read_text_file", json!({ "path": large })).await;
+    assert!(told.starts_with("! ") && told.len() < 5000, "{}", told.len());
+    // What is longer than any message may be is dropped.
+    program.send(&json!({ "jsonrpc": "2.0", "id": "long", "method": "x".repeat(40 << 20) })).await;
+    assert!(program.call("read_text_file", json!({ "path": "a.txt" })).await.ends_with("three\n"));
+    assert_eq!(program.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn links_do_not_lead_outside() {
+    let scene = Scene::new();
+    std::fs::write(scene.base().join("secret"), "secret\n").unwrap();
+    std::os::unix::fs::symlink(scene.base().join("secret"), scene.path("link")).unwrap();
+    std::os::unix::fs::symlink(scene.base(), scene.path("up")).unwrap();
+    let mut program = scene.start(&["--approve", "all"]).await;
+    let mut text = String::new();
+    for path in ["link", "up/secret", "../secret"] {
+        text += &program.call("read_text_file", json!({ "path": path })).await;
+        text += "\n";
+        text += &program.call("write_text_file", json!({ "path": path, "content": "changed\n" })).await;
+        text += "\n";
+    }
+    text += &program.call("list_directory", json!({ "path": "up" })).await;
+    assert_eq!(std::fs::read_to_string(scene.base().join("secret")).unwrap(), "secret\n");
+    expect![[r#"
+        ! link is outside the workspace: only its own directories can be used
+        ! nothing was written: link is outside the workspace: only its own directories can be used
+        ! up/secret is outside the workspace: only its own directories can be used
+        ! nothing was written: up/secret is outside the workspace: only its own directories can be used
+        ! $BASE/secret is outside the workspace: only its own directories can be used
+        ! nothing was written: $BASE/secret is outside the workspace: only its own directories can be used
+        ! up is outside the workspace: only its own directories can be used"#]]
+    .assert_eq(&scene.clean(&text));
+}

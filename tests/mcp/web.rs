@@ -1,0 +1,185 @@
+//! Streamable HTTP: who is served, and who is not.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use expect_test::expect;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::program::{Life, Listening, PATIENCE, Scene};
+
+/// Sends bytes to a server, and returns what it says up to the end of its head, or its first event.
+async fn raw(server: &Listening, request: &str) -> (TcpStream, String) {
+    let address = server.url.trim_start_matches("http://").split('/').next().unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let answer = until(&mut stream, "\r\n\r\n").await;
+    (stream, answer)
+}
+
+async fn until(stream: &mut TcpStream, end: &str) -> String {
+    let mut bytes = Vec::new();
+    let reading = async {
+        let mut some = [0; 4096];
+        while !String::from_utf8_lossy(&bytes).contains(end) {
+            match stream.read(&mut some).await.unwrap() {
+                0 => break,
+                count => bytes.extend_from_slice(&some[..count]),
+            }
+        }
+    };
+    timeout(PATIENCE, reading).await.expect("the server hangs");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Returns a request with a body, as a client sends it.
+fn post(server: &Listening, more: &str, body: &str) -> String {
+    let address = server.url.trim_start_matches("http://").split('/').next().unwrap();
+    let length = body.len();
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\nContent-Length: {length}\r\n{more}\r\n{body}",
+        server.token
+    )
+}
+
+fn hello() -> String {
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" },
+    } })
+    .to_string()
+}
+
+/// Opens a session, and returns the header that names it.
+async fn session(server: &Listening) -> String {
+    let (_stream, answer) = raw(server, &post(server, "", &hello())).await;
+    let line =
+        answer.lines().find(|line| line.to_lowercase().starts_with("mcp-session-id:")).unwrap_or_default();
+    let header = format!("{line}\r\nMCP-Protocol-Version: 2025-11-25\r\n");
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
+    assert!(raw(server, &post(server, &header, &ready)).await.1.starts_with("HTTP/1.1 202"));
+    header
+}
+
+#[tokio::test]
+async fn only_who_has_the_secret_and_is_no_page_is_served() {
+    let scene = Scene::new();
+    let server = scene.listen(&[]).await;
+    let good = post(&server, "", &hello());
+    let port = server.url.trim_start_matches("http://127.0.0.1:").trim_end_matches("/mcp").to_owned();
+    let mut text = String::new();
+    for (what, request) in [
+        ("as it should be", good.clone()),
+        ("wrong token", good.replace(&server.token, "wrong")),
+        ("no token", good.replace("Authorization", "X-Other")),
+        ("a page", good.replace("Content-Type", "Origin: https://evil.example\r\nContent-Type")),
+        ("another name", good.replace("Host: 127.0.0.1", "Host: evil.example")),
+        ("another place", good.replace("POST /mcp", "POST /other")),
+        ("no JSON", post(&server, "", "no JSON")),
+        ("a session that is none", post(&server, "Mcp-Session-Id: none\r\n", &hello())),
+        ("too long", post(&server, "", "").replace("Content-Length: 0", "Content-Length: 99999999999")),
+        ("no HTTP", "hello\r\n\r\n".to_owned()),
+    ] {
+        let (_, answer) = raw(&server, &request).await;
+        text.push_str(&format!("{what}: {}\n", answer.lines().next().unwrap_or_default()));
+    }
+    expect![[r#"
+        as it should be: HTTP/1.1 200 OK
+        wrong token: HTTP/1.1 401 Unauthorized
+        no token: HTTP/1.1 401 Unauthorized
+        a page: HTTP/1.1 403 Forbidden
+        another name: HTTP/1.1 403 Forbidden
+        another place: HTTP/1.1 404 Not Found
+        no JSON: HTTP/1.1 415 Unsupported Media Type
+        a session that is none: HTTP/1.1 404 Not Found
+        too long: HTTP/1.1 413 Payload Too Large
+        no HTTP: HTTP/1.1 400 Bad Request
+    "#]]
+    .assert_eq(&text.replace(&port, "PORT"));
+}
+
+#[tokio::test]
+async fn a_session_ends_with_the_server_and_nothing_is_left() {
+    let scene = Scene::new();
+    let mut life = Life::new(&scene);
+    let mut server = scene.listen(&["--approve", "all"]).await;
+    let header = session(&server).await;
+    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "execute", "arguments": { "command": life.line() },
+    } });
+    let (_stream, answer) = raw(&server, &post(&server, &header, &call.to_string())).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    life.begun().await;
+    let id = i32::try_from(server.child.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(timeout(PATIENCE, server.child.wait()).await.unwrap().unwrap().code(), Some(143));
+    life.ended().await;
+}
+
+#[tokio::test]
+async fn a_client_that_dies_in_a_call_takes_its_command_with_it() {
+    let scene = Scene::new();
+    let mut life = Life::new(&scene);
+    let server = scene.listen(&["--approve", "all"]).await;
+    let header = session(&server).await;
+    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "execute", "arguments": { "command": life.line() },
+    } });
+    let (stream, _) = raw(&server, &post(&server, &header, &call.to_string())).await;
+    life.begun().await;
+    drop(stream);
+    life.ended().await;
+}
+
+#[tokio::test]
+async fn idle_sessions_end_with_what_they_run() {
+    let scene = Scene::new();
+    let mut life = Life::new(&scene);
+    let server = scene.listen(&["--approve", "all", "--idle-timeout", "2"]).await;
+    let header = session(&server).await;
+    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {
+        "name": "execute", "arguments": { "command": life.line(), "background": true },
+    } });
+    let (_stream, _) = raw(&server, &post(&server, &header, &call.to_string())).await;
+    life.begun().await;
+    life.ended().await;
+    let (_, answer) = raw(&server, &post(&server, &header, &call.to_string())).await;
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+}
+
+#[tokio::test]
+async fn there_are_so_many_sessions_and_no_more() {
+    let scene = Scene::new();
+    let server = scene.listen(&[]).await;
+    for _ in 0..32 {
+        session(&server).await;
+    }
+    let (_, answer) = raw(&server, &post(&server, "", &hello())).await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_token_file_is_for_its_owner_alone() {
+    let scene = Scene::new();
+    let file = scene.base().join("token");
+    let name = file.display().to_string();
+    let first = scene.listen(&["--token-file", &name]).await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), first.token);
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let second = scene.listen(&["--token-file", &name]).await;
+    assert_eq!(second.token, first.token);
+}
+
+#[tokio::test]
+async fn other_machines_are_not_served_unless_that_is_meant() {
+    let scene = Scene::new();
+    let words = scene.words(&["--listen", "0.0.0.0:0"]);
+    let output = scene.command(&words).output().await.unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    expect![[r#"
+        bowline: --listen 0.0.0.0:0 can be reached from other machines, and nothing is encrypted: use 127.0.0.1, or add --allow-remote if that is meant
+    "#]].assert_eq(&String::from_utf8_lossy(&output.stderr));
+}
