@@ -419,6 +419,7 @@ impl AgentGate {
                 part(open.http, "an http MCP server", "agentCapabilities.mcpCapabilities.http")
             }
             McpServer::Sse(_) => part(open.sse, "an sse MCP server", "agentCapabilities.mcpCapabilities.sse"),
+            McpServer::Acp(_) => part(open.acp, "an acp MCP server", "agentCapabilities.mcpCapabilities.acp"),
             // A transport that a newer schema adds is closed until its capability is added here.
             _ => unknown("an MCP server of another kind"),
         })

@@ -1,6 +1,7 @@
 //! The changes of a workspace's files, as the journal keeps them: what was there before, what is there after, who did
 //! it and how it was learnt.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -151,6 +152,37 @@ pub struct Change {
     pub after: Option<FileState>,
     /// What it takes back: empty for an edit, edits for an undo, undos for a redo.
     pub reverses: Vec<Reversal>,
+}
+
+/// Files that were changed, by how that was learnt: each is in one of the lists, the first that fits, once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sorted {
+    /// Through Bowline.
+    pub written: Vec<String>,
+    /// Found when a command had ended.
+    pub by_commands: Vec<String>,
+    /// Found otherwise. Whoever did it, the agent or the user, did it past Bowline.
+    pub observed: Vec<String>,
+}
+
+/// Sorts the files of some changes by how these were learnt. What an agent only said is in none of the lists.
+#[must_use]
+pub fn sorted<'a>(changes: impl IntoIterator<Item = &'a Change>) -> Sorted {
+    let mut sorted = Sorted::default();
+    for change in changes {
+        let list = match (change.source, &change.origin.command) {
+            (Source::Written, _) => &mut sorted.written,
+            (Source::Observed, Some(_)) => &mut sorted.by_commands,
+            (Source::Observed, None) => &mut sorted.observed,
+            (Source::Claimed, _) => continue,
+        };
+        list.push(change.path.clone());
+    }
+    let mut seen = HashSet::new();
+    for list in [&mut sorted.written, &mut sorted.by_commands, &mut sorted.observed] {
+        list.retain(|path| seen.insert(path.clone()));
+    }
+    sorted
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Calls of tools that a model wrote as text, because it knows no better.
 //!
-//! Small local models are told of tools and answer with a fenced block of JSON, a bare object, or `<tool_call>` tags. A
-//! [`Sieve`] stands in the stream of such a model: text that may become a call is held back from the moment that it
+//! Small local models are told of tools and answer with a fenced block of JSON, a bare object, or tags such as `<tool_call>` and
+//! `<tools>`. A [`Sieve`] stands in the stream of such a model: text that may become a call is held back from the moment that it
 //! begins until it is decided, and everything else passes at once.
 //!
 //! A model may also quote a call: from a file, a web page, the user. So only what a reply ends with is a call, and only if
 //! the model was not just told the same text.
 
 mod shape;
+
+use std::ops::Range;
 
 use self::shape::Scan;
 pub use self::shape::calls;
@@ -70,8 +72,8 @@ enum At {
     Fenced { fence: Fence, body: Option<usize>, looked: usize },
     /// The beginning of a JSON value that may be a call.
     Json(Scan),
-    /// A tag that may enclose a call: its name, and how much was looked at.
-    Tagged { tag: &'static str, looked: usize },
+    /// A tag that may enclose calls: how much was looked at.
+    Tagged { looked: usize },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +98,10 @@ const MADE_UP: [&str; 11] = [
     "results:",
     "response:",
 ];
-const TAGS: [&str; 2] = ["tool_call", "function_call"];
+/// What a tag that encloses calls is called. Models close one with the name of another.
+const TAGS: [&str; 5] = ["tools", "tool_call", "tool_calls", "function_call", "function_calls"];
+/// As long as the longest closing tag is, in bytes.
+const LONGEST_CLOSE: usize = "</function_calls>".len();
 
 impl Sieve {
     /// Returns a sieve that knows these tools.
@@ -239,8 +244,8 @@ impl Sieve {
             self.at = At::Fenced { fence: Fence { mark, length }, body: None, looked: 0 };
         } else if begins_with("{") || begins_with("[") {
             self.at = At::Json(Scan::new(indent));
-        } else if let Some(tag) = TAGS.iter().find(|tag| begins_with(&format!("<{tag}>"))) {
-            self.at = At::Tagged { tag, looked: 0 };
+        } else if TAGS.iter().any(|tag| begins_with(&format!("<{tag}>"))) {
+            self.at = At::Tagged { looked: 0 };
         } else if !last && (text.is_empty() || (mark.is_some() && length == text.len()))
             || TAGS.iter().any(|tag| may_become(&format!("<{tag}>")))
         {
@@ -315,23 +320,23 @@ impl Sieve {
 
     fn tagged(&mut self, out: &mut String, last: bool) -> bool {
         let rest = &self.pending[self.done..];
-        let At::Tagged { tag, looked } = &mut self.at else { return false };
-        let close = format!("</{tag}>");
+        let At::Tagged { looked } = &mut self.at else { return false };
         let begin = rest.find('>').map_or(0, |end| end + 1);
         let from = (*looked).max(begin);
-        let found = memchr::memmem::find(&rest.as_bytes()[from..], close.as_bytes()).map(|at| from + at);
-        if let Some(end) = found {
-            return self.decide(out, begin..end, end + close.len());
+        if let Some(close) = closing_tag(rest, from) {
+            let body = unfenced(rest, begin..close.start);
+            return self.decide(out, body, close.end);
         }
         if last {
-            let end = rest.len();
-            return self.decide(out, begin..end, end);
+            let (end, through) = (begin + without_cut_tag(&rest[begin..]).len(), rest.len());
+            let body = unfenced(rest, begin..end);
+            return self.decide(out, body, through);
         }
         if rest.len() > MAX_HELD {
             return self.plain(out, 0, At::Passing);
         }
-        // The closing tag is ASCII, so a cut before any of its bytes is found again; the place need not be a character's.
-        *looked = rest.len().saturating_sub(close.len());
+        // A closing tag is ASCII, so a cut before any of its bytes is found again; the place need not be a character's.
+        *looked = rest.len().saturating_sub(LONGEST_CLOSE);
         false
     }
 
@@ -343,7 +348,7 @@ impl Sieve {
     }
 
     /// Takes the calls out of what was held back, if it is calls; else lets it pass.
-    fn decide(&mut self, out: &mut String, body: std::ops::Range<usize>, through: usize) -> bool {
+    fn decide(&mut self, out: &mut String, body: Range<usize>, through: usize) -> bool {
         let rest = &self.pending[self.done..];
         let found = calls(&rest[body.clone()], |name| self.known.iter().any(|known| known == name));
         let found = found.filter(|_| !self.made_up && !self.quotes(&rest[body]));
@@ -380,6 +385,43 @@ impl Sieve {
 /// Returns a text without its blanks: whoever quotes may indent.
 fn without_blanks(text: &str) -> String {
     text.split_whitespace().collect()
+}
+
+/// Returns where the first closing tag is, from a byte on.
+fn closing_tag(text: &str, from: usize) -> Option<Range<usize>> {
+    let find = |tag: &str| {
+        let close = format!("</{tag}>");
+        let at = memchr::memmem::find(&text.as_bytes()[from..], close.as_bytes())?;
+        Some(from + at..from + at + close.len())
+    };
+    TAGS.iter().filter_map(|tag| find(tag)).min_by_key(|close| close.start)
+}
+
+/// Returns a text without the beginning of a closing tag at its end: the reply was over before the tag was.
+fn without_cut_tag(text: &str) -> &str {
+    let text = text.trim_end();
+    let Some(at) = text.rfind('<') else { return text };
+    let is_cut = TAGS.iter().any(|tag| format!("</{tag}>").starts_with(&text[at..]));
+    if is_cut { &text[..at] } else { text }
+}
+
+/// Returns what a fence in a range of a text encloses, if there is one; else the range itself.
+fn unfenced(text: &str, range: Range<usize>) -> Range<usize> {
+    let body = &text[range.clone()];
+    let begin = range.start + (body.len() - body.trim_start().len());
+    let end = range.start + body.trim_end().len();
+    let mark = body.trim_start().chars().next().filter(|mark| matches!(mark, '`' | '~'));
+    let Some(mark) = mark else { return range };
+    let inner = &text[begin..end];
+    let length = inner.len() - inner.trim_start_matches(mark).len();
+    let (Some(first), Some(last)) = (inner.find('\n'), inner.rfind('\n')) else { return range };
+    let fence = Fence { mark, length };
+    let opens = length >= 3 && may_hold_calls(&inner[..first], fence);
+    if opens && last > first && fence.is_closed_by(&inner[last..]) {
+        begin + first + 1..begin + last
+    } else {
+        range
+    }
 }
 
 fn is_made_up(text: &str) -> bool {

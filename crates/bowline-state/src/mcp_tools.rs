@@ -6,6 +6,7 @@
 
 mod output;
 mod schema;
+pub mod workspace;
 
 use std::collections::HashSet;
 

@@ -3,6 +3,7 @@
 //! Everything in it that comes from the agent is as the agent sent it; [`Question::text`] and the functions of
 //! [`display`] make it safe to show.
 
+mod editor;
 mod offers;
 mod told;
 

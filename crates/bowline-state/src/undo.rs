@@ -8,14 +8,18 @@
 //! was before, or the two are merged, or it is refused. A plan that changes nothing should be recorded all the same:
 //! otherwise the next undo of the last change finds the same one again.
 
+mod nesting;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::changes::{Change, ChangeId, Reversal};
+use crate::changes::{Change, ChangeId, Reversal, Source};
 use crate::diff::{self, NoSuchHunk};
 use crate::failure::quote;
 use crate::merge::{Conflict, merge};
 use crate::text::{Decoded, Encoding, Format, Unencodable, decode, decode_as, encode};
+
+pub use nesting::{emptied, nested};
 
 /// Which changes are meant. All that is said must be true of a change; the default means every change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub struct Selection {
     pub path: Option<String>,
     /// Who changed it.
     pub who: Who,
+    /// How it was learnt.
+    pub source: Option<Source>,
     /// One change, whole or only some hunks of it.
     pub change: Option<Reversal>,
     /// How many, counted back from the newest; nothing means all.
@@ -83,7 +89,8 @@ impl Selection {
             Who::Turn { session, turn } => by(session) && origin.turn == Some(*turn),
             Who::Call { session, call } => by(session) && origin.call.as_ref() == Some(call),
         };
-        who && self.path.as_ref().is_none_or(|path| *path == change.path)
+        let learnt = self.source.is_none_or(|source| source == change.source);
+        who && learnt && self.path.as_ref().is_none_or(|path| *path == change.path)
     }
 
     /// Says whether taking back a change in this way is within what is meant.

@@ -504,6 +504,7 @@ fn a_session_is_set_up_only_with_what_the_agent_takes() {
         "{}",
         r#"{"mcpCapabilities":{"http":true}}"#,
         r#"{"mcpCapabilities":{"sse":true}}"#,
+        r#"{"mcpCapabilities":{"acp":true}}"#,
         r#"{"sessionCapabilities":{"additionalDirectories":{}}}"#,
     ] {
         writeln!(text, "with {}", if json.is_empty() { "nothing yet" } else { json }).unwrap();
@@ -512,6 +513,7 @@ fn a_session_is_set_up_only_with_what_the_agent_takes() {
             ("stdio", stdio),
             ("http", r#"{"type":"http","name":"a","url":"http://localhost","headers":[]}"#),
             ("sse", r#"{"type":"sse","name":"a","url":"http://localhost","headers":[]}"#),
+            ("acp", r#"{"type":"acp","name":"a","serverId":"m"}"#),
         ] {
             let servers = [serde_json::from_str(stdio).unwrap(), serde_json::from_str(server).unwrap()];
             show(&mut text, &format!("  {name}"), agent(json).check_mcp_servers(&servers));
@@ -524,30 +526,42 @@ fn a_session_is_set_up_only_with_what_the_agent_takes() {
           stdio: an MCP server may not be used before initialize
           http: an MCP server may not be used before initialize
           sse: an MCP server may not be used before initialize
+          acp: an MCP server may not be used before initialize
           no directory: additionalDirectories may not be used before initialize
           a directory: additionalDirectories may not be used before initialize
         with {}
           stdio: open
           http: an http MCP server needs agentCapabilities.mcpCapabilities.http, which was not advertised
           sse: an sse MCP server needs agentCapabilities.mcpCapabilities.sse, which was not advertised
+          acp: an acp MCP server needs agentCapabilities.mcpCapabilities.acp, which was not advertised
           no directory: open
           a directory: additionalDirectories needs agentCapabilities.sessionCapabilities.additionalDirectories, which was not advertised
         with {"mcpCapabilities":{"http":true}}
           stdio: open
           http: open
           sse: an sse MCP server needs agentCapabilities.mcpCapabilities.sse, which was not advertised
+          acp: an acp MCP server needs agentCapabilities.mcpCapabilities.acp, which was not advertised
           no directory: open
           a directory: additionalDirectories needs agentCapabilities.sessionCapabilities.additionalDirectories, which was not advertised
         with {"mcpCapabilities":{"sse":true}}
           stdio: open
           http: an http MCP server needs agentCapabilities.mcpCapabilities.http, which was not advertised
           sse: open
+          acp: an acp MCP server needs agentCapabilities.mcpCapabilities.acp, which was not advertised
+          no directory: open
+          a directory: additionalDirectories needs agentCapabilities.sessionCapabilities.additionalDirectories, which was not advertised
+        with {"mcpCapabilities":{"acp":true}}
+          stdio: open
+          http: an http MCP server needs agentCapabilities.mcpCapabilities.http, which was not advertised
+          sse: an sse MCP server needs agentCapabilities.mcpCapabilities.sse, which was not advertised
+          acp: open
           no directory: open
           a directory: additionalDirectories needs agentCapabilities.sessionCapabilities.additionalDirectories, which was not advertised
         with {"sessionCapabilities":{"additionalDirectories":{}}}
           stdio: open
           http: an http MCP server needs agentCapabilities.mcpCapabilities.http, which was not advertised
           sse: an sse MCP server needs agentCapabilities.mcpCapabilities.sse, which was not advertised
+          acp: an acp MCP server needs agentCapabilities.mcpCapabilities.acp, which was not advertised
           no directory: open
           a directory: open
     "#]].assert_eq(&text);

@@ -41,6 +41,31 @@ fn a_hash_is_64_hexadecimal_digits() {
     .assert_eq(&out);
 }
 
+#[test]
+fn a_file_is_told_by_the_surest_way_it_was_learnt() {
+    let change = |id, path: &str, source, command: Option<&str>| Change {
+        id: ChangeId(id),
+        at: Moment(0),
+        origin: Origin { command: command.map(str::to_owned), ..Origin::default() },
+        source,
+        path: path.to_owned(),
+        before: None,
+        after: None,
+        reverses: Vec::new(),
+    };
+    let changes = [
+        change(1, "/a", Source::Observed, None),
+        change(2, "/a", Source::Written, None),
+        change(3, "/b", Source::Observed, None),
+        change(4, "/b", Source::Observed, Some("make")),
+        change(5, "/c", Source::Observed, None),
+        change(6, "/c", Source::Observed, None),
+        change(7, "/d", Source::Claimed, None),
+    ];
+    let Sorted { written, by_commands, observed } = sorted(&changes);
+    assert_eq!((written, by_commands, observed), (vec!["/a".into()], vec!["/b".into()], vec!["/c".into()]));
+}
+
 proptest! {
     #[test]
     fn a_hash_is_read_as_it_is_written(bytes in any::<[u8; 32]>()) {

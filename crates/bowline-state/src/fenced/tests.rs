@@ -85,6 +85,62 @@ fn bare_objects_and_tags_are_calls() {
 }
 
 #[test]
+fn tags_of_every_name_enclose_calls_closed_or_not() {
+    let call = r#"{"name":"read","arguments":"{\"path\":\"a\"}"}"#;
+    for open in ["<tools>", "<tool_call>", "<tool_calls>", "<function_call>", "<function_calls>"] {
+        for close in ["", "\n", "</tools>", "</tool_call>\n", "</function_call>", "\n</tool_ca", "<", "</"] {
+            let expected = expect![[r#"
+                text: "So:\n"
+                call: read {"path":"a"}
+            "#]];
+            check(&format!("So:\n{open}{call}{close}"), expected);
+        }
+    }
+}
+
+#[test]
+fn several_tags_in_a_row_and_several_calls_in_one() {
+    check(
+        "<tools>\n{\"name\":\"read\",\"arguments\":{}}\n{\"name\":\"write\",\"arguments\":{}}\n</tools>\n\n<tools>[{\"name\":\"read\",\"arguments\":{\"b\":1}}]</tools><function_call>{\"name\":\"write\",\"arguments\":{\"c\":2}}",
+        expect![[r#"
+            text: ""
+            call: read {}
+            call: write {}
+            call: read {"b":1}
+            call: write {"c":2}
+        "#]],
+    );
+    check(
+        "<tool_call>\n```json\n{\"name\":\"read\",\"arguments\":{}}\n```\n</tool_call>",
+        expect![[r#"
+            text: ""
+            call: read {}
+        "#]],
+    );
+}
+
+#[test]
+fn a_call_in_tags_that_is_only_quoted_is_not_run() {
+    for reply in [
+        "You write <tools>{\"name\":\"read\",\"arguments\":{}}</tools> to read.\n",
+        "<tools>{\"name\":\"read\",\"arguments\":{}}</tools>\nThat is how a call looks.",
+        "```xml\n<tools>{\"name\":\"read\",\"arguments\":{}}</tools>\n```\n",
+        "```\n<tool_call>{\"name\":\"read\",\"arguments\":{}}</tool_call>\n```",
+        "<tools>{\"name\":\"delete\",\"arguments\":{}}</tools>",
+        "<tools>{\"name\":\"read\",\"arguments\":{}} and more</tools>",
+        "<tools>{\"name\":\"read\",\"arguments\":{}",
+        "<tools>{\"name\":\"read\",\"arguments\":{}}</b",
+        "<tool_call>```json\n{\"name\":\"read\",\"arguments\":{}}\n",
+        "<tools></tools>",
+        "<tools>",
+        "<toolset>",
+    ] {
+        let (shown, ending) = sift(&[reply]);
+        assert_eq!((format!("{shown}{}", ending.text), ending.calls), (reply.to_owned(), vec![]));
+    }
+}
+
+#[test]
 fn several_calls_in_all_their_shapes() {
     check(
         r#"

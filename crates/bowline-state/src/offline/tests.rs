@@ -123,6 +123,21 @@ replace “a” with '' in `b c.rs`
 }
 
 #[test]
+fn a_mention_is_a_path() {
+    check(
+        "read @src/a.rs lines 2-3\nwrite @b.txt: x\nreplace \"a\" with \"b\" in @c.txt\nlist @src\nread `@d`\nread @",
+        expect![[r#"
+            Read { path: "src/a.rs", lines: Some((2, 2)) }
+            Write { path: "b.txt", text: "x" }
+            Replace { path: "c.txt", old: "a", new: "b" }
+            List(Some("src"))
+            Read { path: "@d", lines: None }
+            Read { path: "@", lines: None }
+        "#]],
+    );
+}
+
+#[test]
 fn texts_of_several_lines() {
     check(
         r#"

@@ -71,9 +71,10 @@ pub(super) fn number(text: &str) -> Option<(f64, &str)> {
     Some((number.trim_end_matches('.').parse().ok()?, rest))
 }
 
-/// Reads a path: in quotes or backticks as it is, and else without blanks and full stops around it.
+/// Reads a path: in quotes or backticks as it is, and else without blanks and full stops around it. `@PATH` mentions it.
 pub(super) fn path(text: &str) -> Text {
     let text = text.trim();
+    let text = text.strip_prefix('@').filter(|path| !path.is_empty()).unwrap_or(text);
     if let Some((inside, rest)) = quoted(text)
         && rest.trim().trim_end_matches('.').is_empty()
     {

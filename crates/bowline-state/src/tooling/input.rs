@@ -80,7 +80,12 @@ impl<'i> Fields<'i> {
             _ => None,
         };
         let number = number.and_then(|number| u32::try_from(number).ok());
-        number.map(Some).ok_or_else(|| wrong(key, "a whole number from 0 on", value))
+        number.map(Some).ok_or_else(|| match value {
+            Value::Number(number) => {
+                format!("`{key}` has to be a whole number from 0 to {}, and is {number}", u32::MAX)
+            }
+            other => wrong(key, "a whole number from 0 on", other),
+        })
     }
 
     /// Returns a truth, false if there is none.

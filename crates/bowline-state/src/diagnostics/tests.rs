@@ -1,0 +1,109 @@
+//! What is kept of shared diagnostics, and what of it is old.
+
+use std::fmt::Write as _;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+
+fn one(line: u32, severity: Severity, message: &str) -> Diagnostic {
+    let start = Position { line, character: 0 };
+    let range = Range { start, end: start };
+    Diagnostic { range, severity, message: message.to_owned(), source: None, code: None }
+}
+
+fn check(params: &str, expected: Expect) {
+    let told = match Shared::read(params) {
+        Ok(shared) => {
+            let mut known = Diagnostics::default();
+            let mut told =
+                format!("{:?} {:?}\n", shared.session_id, known.share(&shared.path, shared.diagnostics));
+            for (path, of_file) in known.iter() {
+                for one in &of_file.diagnostics {
+                    let (start, end) = (one.range.start, one.range.end);
+                    let (word, message) = (one.severity.word(), &one.message);
+                    writeln!(
+                        told,
+                        "{path}:{}:{}-{}:{} {word} {message} {:?} {:?}",
+                        start.line, start.character, end.line, end.character, one.source, one.code
+                    )
+                    .unwrap();
+                }
+            }
+            told
+        }
+        Err(unusable) => format!("! {unusable}\n"),
+    };
+    expected.assert_eq(&told);
+}
+
+#[test]
+fn what_a_client_shares_is_read_as_language_servers_write_it() {
+    check(
+        r#"{"sessionId":"s","path":"/p/a.rs","diagnostics":[
+            {"range":{"start":{"line":3,"character":1},"end":{"line":3,"character":4}},"severity":2,"message":"unused","source":"rustc","code":"W1","tags":[1]},
+            {"range":{"start":{"line":9,"character":0},"end":{"line":9,"character":1}},"severity":1,"message":"missing","code":308},
+            {"message":"of the whole file"}]}"#,
+        expect![[r#"
+            Some("s") ["/p/a.rs"]
+            /p/a.rs:0:0-0:0 error of the whole file None None
+            /p/a.rs:9:0-9:1 error missing None Some("308")
+            /p/a.rs:3:1-3:4 warning unused Some("rustc") Some("W1")
+        "#]],
+    );
+}
+
+#[test]
+fn what_has_another_form_is_refused() {
+    check(
+        "[]",
+        expect![[r#"
+        ! diagnostics have path and diagnostics: invalid length 1, expected struct Shared with 3 elements at line 1 column 2
+    "#]],
+    );
+    check(
+        r#"{"path":"/a"}"#,
+        expect![[r#"
+        ! diagnostics have path and diagnostics: missing field `diagnostics` at line 1 column 13
+    "#]],
+    );
+    let long = format!("\"{}\"", "x".repeat(MAX_SHARED_BYTES));
+    assert_eq!(Shared::read(&long), Err(Unusable::TooLong(MAX_SHARED_BYTES + 2)));
+}
+
+#[test]
+fn a_file_that_was_changed_has_old_diagnostics_until_it_is_told_of_again() {
+    let mut known = Diagnostics::default();
+    assert!(!known.is_changed("/a"), "nothing is known of it");
+    assert_eq!(known.share("/a", vec![one(1, Severity::Hint, "h")]), ["/a"]);
+    assert_eq!(known.share("/a", vec![one(1, Severity::Hint, "h")]), [""; 0], "it is known");
+    assert!(known.is_changed("/a"));
+    assert!(!known.is_changed("/a"), "it is old already");
+    assert!(known.of("/a").unwrap().is_old);
+    assert_eq!(known.share("/a", vec![one(1, Severity::Hint, "h")]), ["/a"]);
+    assert!(!known.of("/a").unwrap().is_old);
+    assert_eq!(known.share("/a", Vec::new()), ["/a"]);
+    assert_eq!(known.share("/a", Vec::new()), [""; 0]);
+    assert_eq!(known.of("/a"), None);
+    assert_eq!(known.bytes, 0);
+}
+
+#[test]
+fn neither_files_nor_diagnostics_nor_messages_grow_without_end() {
+    let mut known = Diagnostics::default();
+    for number in 0..MAX_FILES + 3 {
+        known.share(&format!("/{number}"), vec![one(0, Severity::Error, "e")]);
+    }
+    assert_eq!(known.files.len(), MAX_FILES);
+    assert_eq!((known.of("/2"), known.of("/3").is_some()), (None, true));
+    let many: Vec<_> =
+        (0..MAX_PER_FILE as u32 + 5).map(|line| one(line, Severity::Error, &"ä".repeat(4096))).collect();
+    for number in 0..20 {
+        known.share(&format!("/large-{number}"), many.clone());
+        assert!(known.bytes <= MAX_BYTES);
+    }
+    let of_file = known.of("/large-19").unwrap();
+    assert_eq!((of_file.diagnostics.len(), of_file.left_out), (MAX_PER_FILE, 5));
+    assert!(of_file.diagnostics.iter().all(|one| one.message.len() <= MAX_MESSAGE_BYTES));
+    assert_eq!(known.bytes, known.files.values().map(OfFile::bytes).sum::<usize>());
+}

@@ -1,0 +1,73 @@
+//! The methods that matter to a proxy.
+
+use agent_client_protocol_schema::v1::{
+    AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES, PROTOCOL_LEVEL_METHOD_NAMES,
+};
+
+/// A method that matters to a proxy. Messages of all others are passed on unread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// `initialize`.
+    Initialize,
+    /// `session/new`.
+    New,
+    /// `session/load`.
+    Load,
+    /// `session/resume`.
+    Resume,
+    /// `session/fork`.
+    Fork,
+    /// `session/close`.
+    Close,
+    /// `session/delete`.
+    Delete,
+    /// `session/prompt`.
+    Prompt,
+    /// `session/cancel`.
+    Cancel,
+    /// `$/cancel_request`.
+    CancelRequest,
+    /// `session/update`.
+    Update,
+    /// `session/request_permission`.
+    Permission,
+    /// `fs/read_text_file`.
+    Read,
+    /// `fs/write_text_file`.
+    Write,
+    /// `terminal/create`.
+    CreateTerminal,
+    /// `terminal/output`, `terminal/wait_for_exit`, `terminal/kill` or `terminal/release`.
+    Terminal,
+    /// `mcp/message`, and whatever else begins with `mcp/`.
+    Mcp,
+}
+
+impl Method {
+    /// Returns the method by its name on the wire; none if it does not matter.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        let (agent, client) = (AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES);
+        let all = [
+            (client.session_update, Self::Update),
+            (agent.initialize, Self::Initialize),
+            (agent.session_new, Self::New),
+            (agent.session_load, Self::Load),
+            (agent.session_resume, Self::Resume),
+            (agent.session_fork, Self::Fork),
+            (agent.session_close, Self::Close),
+            (agent.session_delete, Self::Delete),
+            (agent.session_prompt, Self::Prompt),
+            (agent.session_cancel, Self::Cancel),
+            (PROTOCOL_LEVEL_METHOD_NAMES.cancel_request, Self::CancelRequest),
+            (client.session_request_permission, Self::Permission),
+            (client.fs_read_text_file, Self::Read),
+            (client.fs_write_text_file, Self::Write),
+            (client.terminal_create, Self::CreateTerminal),
+        ];
+        let found = all.iter().find(|(known, _)| *known == name).map(|(_, method)| *method);
+        found
+            .or_else(|| name.starts_with("terminal/").then_some(Self::Terminal))
+            .or_else(|| name.starts_with("mcp/").then_some(Self::Mcp))
+    }
+}

@@ -1,0 +1,171 @@
+//! Sessions as they pass, and where each message goes. A line begins with who sends it.
+
+use std::fmt::Write as _;
+
+use expect_test::{Expect, expect};
+use serde_json::Value;
+
+use super::*;
+
+fn id(value: &Value) -> Option<RequestId> {
+    serde_json::from_value(value.clone()).ok().filter(|id| *id != RequestId::Null)
+}
+
+/// Passes lines that begin with `E` or `A` for who sends them, or `own ID` for a call of the proxy to the editor.
+fn check(lines: &str, expect: Expect) {
+    let (mut relay, mut told) = (Relay::default(), String::new());
+    for line in lines.trim().lines() {
+        let (who, text) = line.split_once(' ').unwrap();
+        let from = match who {
+            "E" => Side::Editor,
+            "A" => Side::Agent,
+            _ => {
+                writeln!(told, "{}", relay.own(Side::Editor, text.parse().unwrap())).unwrap();
+                continue;
+            }
+        };
+        let message: Value = serde_json::from_str(text).unwrap();
+        let (its, method) = (id(&message["id"]), message["method"].as_str());
+        let seen = match (&its, method) {
+            (Some(its), Some(method)) => Seen::Request(its, method),
+            (None, Some(method)) => Seen::Notification(method),
+            (Some(its), None) => Seen::Answer(its, message.get("error").is_some()),
+            (None, None) => panic!("no message"),
+        };
+        writeln!(told, "{:?}", relay.see(from, seen, text.as_bytes())).unwrap();
+    }
+    writeln!(told, "open: {:?}", relay.abandon(Side::Editor)).unwrap();
+    expect.assert_eq(&told);
+}
+
+#[test]
+fn what_does_not_matter_or_cannot_be_read_goes_on() {
+    check(
+        r#"
+E {"id":1,"method":"_x/y","params":{"sessionId":"s"}}
+A {"id":1,"result":{}}
+A {"id":7,"result":"nobody asked"}
+E {"id":2,"method":"session/new","params":{"cwd":7}}
+E {"id":3,"method":"session/prompt"}
+E {"method":"session/cancel","params":[]}
+A {"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{}}}}
+A {"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"text":"\"tool_call\""}}}}
+A {"method":"session/update","params":{"update":{"sessionUpdate":"tool_call"}}}
+E {"method":"$/cancel_request","params":{"requestId":3}}
+"#,
+        expect![[r#"
+            On
+            On
+            On
+            On
+            On
+            On
+            On
+            On
+            On
+            On
+            open: [Number(2), Number(3)]
+        "#]],
+    );
+}
+
+#[test]
+fn a_session_is_told_by_its_messages() {
+    check(
+        r#"
+E {"id":1,"method":"session/new","params":{"cwd":"/w","additionalDirectories":["/x"],"mcpServers":[]}}
+A {"id":1,"result":{"sessionId":"s"}}
+E {"id":2,"method":"session/load","params":{"cwd":"/w","sessionId":"old","mcpServers":[]}}
+A {"id":2,"result":null}
+E {"id":3,"method":"session/resume","params":{"cwd":"/w","sessionId":"gone"}}
+A {"id":3,"error":{"code":-32603,"message":"no"}}
+E {"id":"p","method":"session/prompt","params":{"sessionId":"s","prompt":[]}}
+A {"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"t","title":"x","kind":"edit"}}}
+A {"id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t"},"options":[]}}
+E {"id":1,"result":{"outcome":{"outcome":"cancelled"}}}
+A {"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed","content":[{"type":"diff"}]}}}
+A {"id":2,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":"x"}}
+E {"id":2,"result":{}}
+E {"method":"session/cancel","params":{"sessionId":"s"}}
+A {"id":"p","result":{"stopReason":"cancelled"}}
+E {"id":9,"method":"session/close","params":{"sessionId":"s"}}
+A {"id":9,"result":{}}
+"#,
+        expect![[r#"
+            Look(Opening(Opening { method: New, session: None, cwd: "/w", more: ["/x"] }), None)
+            Look(Opened(Opened { session: SessionId("s"), opening: Opening { method: New, session: None, cwd: "/w", more: ["/x"] } }), None)
+            Look(Opening(Opening { method: Load, session: Some(SessionId("old")), cwd: "/w", more: [] }), None)
+            Look(Opened(Opened { session: SessionId("old"), opening: Opening { method: Load, session: Some(SessionId("old")), cwd: "/w", more: [] } }), None)
+            Look(Opening(Opening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", more: [] }), None)
+            Look(NotOpened(Opening { method: Resume, session: Some(SessionId("gone")), cwd: "/w", more: [] }), None)
+            Look(TurnBegins(SessionId("s")), None)
+            Look(ToolCall(ToolCallSeen { session: SessionId("s"), call: ToolCallId("t"), is_new: true, status: None, kind: Some(Edit), has_diff: false }), None)
+            Look(Permission(SessionId("s"), ToolCallId("t")), None)
+            Look(Permitted(SessionId("s"), ToolCallId("t")), None)
+            Look(ToolCall(ToolCallSeen { session: SessionId("s"), call: ToolCallId("t"), is_new: false, status: Some(Completed), kind: None, has_diff: true }), None)
+            Look(Asked(Write, Some(SessionId("s"))), None)
+            Look(Answered(Write, Some(SessionId("s"))), None)
+            Look(Cancelled(SessionId("s")), None)
+            Look(TurnEnded(SessionId("s")), None)
+            Look(Closing(Close, SessionId("s")), None)
+            Look(Closed(Close, SessionId("s")), None)
+            open: []
+        "#]],
+    );
+}
+
+#[test]
+fn ids_of_a_peer_never_meet_those_of_the_proxy() {
+    check(
+        r#"
+own 5
+A {"id":"bowline-proxy-1","method":"_x","params":{}}
+A {"id":"bowline-proxy-9","method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"t"}}}
+A {"method":"$/cancel_request","params":{"requestId":"bowline-proxy-1"}}
+E {"id":"bowline-proxy-1","result":{}}
+E {"id":"bowline-proxy-1","result":{}}
+E {"id":"bowline-proxy-3","result":{}}
+E {"id":"bowline-proxy-5","error":{}}
+E {"id":"bowline-proxy-77","result":{}}
+"#,
+        expect![[r#"
+            bowline-proxy-1
+            Renamed(Str("bowline-proxy-3"))
+            Look(Permission(SessionId("s"), ToolCallId("t")), Some(Str("bowline-proxy-5")))
+            Cancel(Str("bowline-proxy-3"))
+            Own(5)
+            Late
+            Renamed(Str("bowline-proxy-1"))
+            Look(Permitted(SessionId("s"), ToolCallId("t")), Some(Str("bowline-proxy-9")))
+            Late
+            open: []
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_proxy_answers_or_takes_is_not_the_other_sides() {
+    let mut relay = Relay::default();
+    let (one, two) = (RequestId::Number(1), RequestId::Number(2));
+    let line = br#"{"params":{}}"#;
+    for id in [&one, &two] {
+        relay.see(Side::Agent, Seen::Request(id, "mcp/message"), line);
+    }
+    relay.answered(Side::Agent, &one);
+    relay.taken(Side::Agent, &two);
+    let cancel = |id: i64| format!(r#"{{"params":{{"requestId":{id}}}}}"#);
+    let mut see = |id| relay.see(Side::Agent, Seen::Notification("$/cancel_request"), cancel(id).as_bytes());
+    assert_eq!((see(1), see(2)), (Route::On, Route::Taken));
+    assert_eq!(relay.abandon(Side::Agent), [two]);
+}
+
+#[test]
+fn so_many_requests_are_known_and_no_more() {
+    let mut relay = Relay::default();
+    let long = RequestId::Str("x".repeat(MAX_ID + 1));
+    assert_eq!(relay.see(Side::Editor, Seen::Request(&long, "x"), b"{}"), Route::On);
+    for number in 0..=MAX_OPEN as i64 {
+        relay.see(Side::Editor, Seen::Request(&RequestId::Number(number), "x"), b"{}");
+    }
+    assert_eq!(relay.abandon(Side::Editor).len(), MAX_OPEN);
+}

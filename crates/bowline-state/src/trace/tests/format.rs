@@ -1,0 +1,173 @@
+//! What is written comes back, and what does not fit is counted.
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use crate::trace::{Backlog, Entry, Gap, Item, Line, Reader, Reading, Side, decode, encode, head, lost};
+
+fn entry(bytes: &[u8]) -> Entry {
+    Entry { us: 7, from: Side::Client, to: Side::Agent, bytes: bytes.to_vec() }
+}
+
+#[test]
+fn any_bytes_are_one_line_that_reads_back() {
+    let deep = "[".repeat(5000) + &"]".repeat(5000);
+    let messages: [&[u8]; 12] = [
+        br#"{"jsonrpc":"2.0","id":1,"method":"m"}"#,
+        br#"{"a":1,"a":2,"n":1.10,"big":123456789012345678901234567890}"#,
+        b" {}",
+        b"{}\r",
+        b"",
+        b"\xff\x00{",
+        b"no json",
+        b"{\"cut\":",
+        b"\"\\ud800\"",
+        b"{}{}",
+        "é\u{2028}".as_bytes(),
+        deep.as_bytes(),
+    ];
+    let mut told = String::new();
+    for message in messages {
+        let line = encode(&entry(message));
+        let (end, body) = line.split_last().unwrap();
+        assert_eq!((*end, body.contains(&b'\n')), (b'\n', false));
+        assert_eq!(decode(body), Some(Line::Message(entry(message))));
+        told += &String::from_utf8(line).unwrap().chars().take(110).collect::<String>();
+    }
+    expect![[r#"
+        {"us":7,"from":"client","to":"agent","message":{"jsonrpc":"2.0","id":1,"method":"m"}}
+        {"us":7,"from":"client","to":"agent","message":{"a":1,"a":2,"n":1.10,"big":123456789012345678901234567890}}
+        {"us":7,"from":"client","to":"agent","text":" {}"}
+        {"us":7,"from":"client","to":"agent","text":"{}\r"}
+        {"us":7,"from":"client","to":"agent","text":""}
+        {"us":7,"from":"client","to":"agent","bytes":"ÿ\u0000{"}
+        {"us":7,"from":"client","to":"agent","text":"no json"}
+        {"us":7,"from":"client","to":"agent","text":"{\"cut\":"}
+        {"us":7,"from":"client","to":"agent","message":"\ud800"}
+        {"us":7,"from":"client","to":"agent","text":"{}{}"}
+        {"us":7,"from":"client","to":"agent","text":"é "}
+        {"us":7,"from":"client","to":"agent","message":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["#]].assert_eq(&told);
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_comes_back(bytes in proptest::collection::vec(any::<u8>(), 0..60), us in any::<u64>()) {
+        let bytes: Vec<u8> = bytes.into_iter().filter(|byte| *byte != b'\n').collect();
+        let entry = Entry { us, from: Side::Agent, to: Side::Proxy, bytes };
+        let line = encode(&entry);
+        prop_assert_eq!(decode(&line[..line.len() - 1]), Some(Line::Message(entry)));
+    }
+
+    #[test]
+    fn a_reader_takes_anything(lines in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..6)) {
+        let mut reader = Reader::default();
+        for line in lines {
+            reader.read(&line);
+        }
+    }
+}
+
+/// Reads lines, and tells what each is.
+fn check(lines: &[u8], expect: Expect) {
+    let mut reader = Reader::default();
+    let mut told = String::new();
+    for line in lines.split(|byte| *byte == b'\n') {
+        told += &match reader.read(line) {
+            None => "-\n".to_owned(),
+            Some(Reading::Message(Entry { us, from, to, bytes })) => {
+                format!("{us} {from} → {to} {}\n", String::from_utf8_lossy(&bytes))
+            }
+            Some(other) => format!("{other:?}\n"),
+        };
+    }
+    expect.assert_eq(&told);
+}
+
+#[test]
+fn a_trace_is_read_past_what_is_broken() {
+    let mut file = head(1_772_355_912_250);
+    file.extend(encode(&entry(b"{\"id\":1}")));
+    file.extend(b"garbage\n{\"us\":1,\"from\":\"nobody\",\"to\":\"agent\",\"text\":\"\"}\n\n");
+    file.extend(b"{\"us\":1,\"from\":\"agent\",\"to\":\"client\",\"text\":\"a\",\"bytes\":\"a\"}\n");
+    file.extend(b"{\"us\":1,\"from\":\"agent\",\"to\":\"client\",\"bytes\":\"\xe2\x82\xac\"}\n");
+    file.extend(b"{\"us\":2,\"later\":true,\"from\":\"agent\",\"to\":\"client\",\"text\":\"kept\"}\n");
+    file.extend(lost(Gap { messages: 3, bytes: 100 }));
+    file.extend(b"{\"trace\":\"bowline\",\"version\":2}\n{\"us\":9,\"from\":\"age");
+    check(
+        &file,
+        expect![[r#"
+        Head(Some(1772355912250))
+        7 client → agent {"id":1}
+        Unreadable(7)
+        Unreadable(47)
+        -
+        Unreadable(60)
+        Unreadable(51)
+        2 agent → client kept
+        Lost(Gap { messages: 3, bytes: 100 })
+        Later(2)
+        Unreadable(19)
+    "#]],
+    );
+}
+
+#[test]
+fn bare_messages_are_told_apart_by_their_methods_and_ids() {
+    check(
+        br#"> {"id":1,"method":"x"}
+< anything
+{"id":1,"method":"session/prompt"}
+{"id":1,"method":"fs/read_text_file"}
+{"method":"session/update"}
+{"id":1,"result":{}}
+{"id":1,"result":{}}
+{"id":9,"error":{}}
+{"id":9}
+words"#,
+        expect![[r#"
+            0 client → agent {"id":1,"method":"x"}
+            0 agent → client anything
+            0 client → agent {"id":1,"method":"session/prompt"}
+            0 agent → client {"id":1,"method":"fs/read_text_file"}
+            0 agent → client {"method":"session/update"}
+            0 agent → client {"id":1,"result":{}}
+            0 client → agent {"id":1,"result":{}}
+            0 agent → client {"id":9,"error":{}}
+            Unreadable(8)
+            Unreadable(5)
+        "#]],
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_counted_where_it_is_missing() {
+    let mut backlog = Backlog::new(200);
+    let mut told = String::new();
+    // The long one does not fit, and does not take the short one with it.
+    for size in [10, 500, 20, 300, 300] {
+        backlog.push(entry(&vec![b'x'; size]));
+    }
+    backlog.lose(5);
+    let mut drain = |backlog: &mut Backlog| {
+        while let Some(item) = backlog.pop() {
+            told += &match item {
+                Item::Message(entry) => format!("{} bytes\n", entry.bytes.len()),
+                Item::Lost(gap) => format!("lost {gap:?}\n"),
+            };
+        }
+    };
+    drain(&mut backlog);
+    // All its room is free again.
+    backlog.push(entry(&[b'x'; 136]));
+    backlog.push(entry(&[]));
+    drain(&mut backlog);
+    expect![[r#"
+        10 bytes
+        lost Gap { messages: 1, bytes: 500 }
+        20 bytes
+        lost Gap { messages: 3, bytes: 605 }
+        136 bytes
+        lost Gap { messages: 1, bytes: 0 }
+    "#]]
+    .assert_eq(&told);
+}

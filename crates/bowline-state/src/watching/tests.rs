@@ -1,0 +1,200 @@
+//! Updates and looks in, boundaries and what the editor is shown out.
+
+use std::fmt::Write as _;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+
+/// Lines of JSON are updates of the agent. `? a b` looks, and finds that these files have changed, `~` that one is gone.
+fn check(script: &str, expected: Expect) {
+    let session = SessionId::new("s");
+    let place = Place { asked: "/link".to_owned(), own: "/w".to_owned() };
+    let mut watching = Watching::new(&session, place);
+    let mut told = String::new();
+    let mut last = None;
+    for line in script.lines().filter(|line| !line.trim().is_empty()) {
+        if let Some(files) = line.strip_prefix('?') {
+            let owners = watching.owners(last.as_ref());
+            let mut found = Vec::new();
+            for file in files.split_whitespace() {
+                let (file, after) = match file.strip_prefix('~') {
+                    Some(file) => (file, None),
+                    None => (file, Some("new\n".to_owned())),
+                };
+                let path = format!("/w/{file}");
+                let call = owners.of(&path).map(|id| id.0.to_string());
+                writeln!(told, "  {file} is of {}", call.as_deref().unwrap_or("nobody")).unwrap();
+                found.push(Found {
+                    change: ChangeId(1),
+                    path,
+                    call,
+                    before: Some("old\n".to_owned()),
+                    after,
+                });
+            }
+            let mut calls: Vec<String> = found.iter().filter_map(|found| found.call.clone()).collect();
+            calls.dedup();
+            for call in calls {
+                let its: Vec<&Found> =
+                    found.iter().filter(|found| found.call.as_ref() == Some(&call)).collect();
+                match watching.report(&ToolCallId::new(call), &its) {
+                    Some(update) => writeln!(told, "  {}", shown(&update)).unwrap(),
+                    None => told.push_str("  nothing to show\n"),
+                }
+            }
+            continue;
+        }
+        let update: Value = serde_json::from_str(line).unwrap();
+        let id = ToolCallId::new(update["toolCallId"].as_str().unwrap());
+        let has_content = update.get("content").is_some();
+        let session = update.get("other").map_or("s", |_| "other");
+        let notification = serde_json::from_value(json!({ "sessionId": session, "update": update })).unwrap();
+        let boundary = watching.update(&id, &notification);
+        writeln!(told, "{} {boundary:?}", id.0).unwrap();
+        if let Some(update) = watching.again(&id, has_content) {
+            writeln!(told, "  again {}", shown(&update)).unwrap();
+        }
+        last = (boundary != Boundary::Within).then_some(id);
+    }
+    expected.assert_eq(&told);
+}
+
+fn shown(update: &ToolCallUpdate) -> String {
+    let content = update.fields.content.iter().flatten().map(|content| match content {
+        ToolCallContent::Diff(diff) => {
+            format!("diff {} {:?} -> {:?}", diff.path.display(), diff.old_text, diff.new_text)
+        }
+        _ => "text".to_owned(),
+    });
+    format!("{}: {}", update.tool_call_id.0, content.collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn what_changed_is_of_the_call_that_ended_and_shown_after_its_own_content() {
+    check(
+        r#"
+{"sessionUpdate":"tool_call","toolCallId":"r","title":"Read","kind":"read"}
+? before
+{"sessionUpdate":"tool_call","toolCallId":"a","title":"Edit","kind":"edit"}
+? soon
+{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"in_progress"}
+{"sessionUpdate":"tool_call_update","toolCallId":"a","content":[{"type":"content","content":{"type":"text","text":"x"}}]}
+{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}
+? f ~g
+{"sessionUpdate":"tool_call_update","toolCallId":"a","content":[]}
+{"sessionUpdate":"tool_call_update","toolCallId":"a","title":"Edited"}
+? h
+"#,
+        expect![[r#"
+            r Begins
+              before is of nobody
+            a Begins
+              soon is of a
+              a: diff /link/soon Some("old\n") -> "new\n"
+            a Begins
+            a Within
+            a Ends
+              f is of a
+              g is of a
+              a: text, diff /link/soon Some("old\n") -> "new\n", diff /link/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> ""
+            a Within
+              again a: diff /link/soon Some("old\n") -> "new\n", diff /link/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> ""
+            a Within
+              h is of nobody
+        "#]],
+    );
+}
+
+#[test]
+fn of_several_calls_the_one_that_names_the_file_has_changed_it() {
+    check(
+        r#"
+{"sessionUpdate":"tool_call","toolCallId":"by-location","title":"","locations":[{"path":"/w/a"}]}
+{"sessionUpdate":"tool_call","toolCallId":"by-diff","title":"","content":[{"type":"diff","path":"/link/b","newText":"x"}]}
+{"sessionUpdate":"tool_call","toolCallId":"by-input","title":"","rawInput":{"command":"echo x >./src/c.rs; cat a-b"}}
+{"sessionUpdate":"tool_call","toolCallId":"ended","title":"","status":"completed"}
+? a b src/c.rs c.rs b.c
+"#,
+        expect![[r#"
+            by-location Begins
+            by-diff Begins
+            by-input Begins
+            ended Ends
+              a is of by-location
+              b is of by-diff
+              src/c.rs is of by-input
+              c.rs is of ended
+              b.c is of ended
+              by-location: diff /link/a Some("old\n") -> "new\n"
+              by-diff: diff /link/b None -> "x", diff /link/b Some("old\n") -> "new\n"
+              by-input: diff /link/src/c.rs Some("old\n") -> "new\n"
+              ended: diff /link/c.rs Some("old\n") -> "new\n", diff /link/b.c Some("old\n") -> "new\n"
+        "#]],
+    );
+}
+
+#[test]
+fn a_diff_that_the_agent_shows_is_not_shown_twice() {
+    check(
+        r#"
+{"sessionUpdate":"tool_call","toolCallId":"a","title":"","status":"completed","content":[{"type":"diff","path":"/link/f","oldText":"ol","newText":"ne"},{"type":"diff","path":"/w/g","oldText":"old\n","newText":"new\n"}]}
+? g
+"#,
+        expect![[r#"
+            a Ends
+              g is of a
+              nothing to show
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_protocol_does_not_allow_changes_nothing() {
+    check(
+        r#"
+{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","other":1}
+{"sessionUpdate":"tool_call","toolCallId":"a","title":"","status":"completed"}
+{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}
+? f
+"#,
+        expect![[r#"
+            a Within
+            a Ends
+            a Within
+              f is of a
+              a: diff /link/f Some("old\n") -> "new\n"
+        "#]],
+    );
+}
+
+#[test]
+fn large_texts_and_many_files_are_not_shown() {
+    let mut watching = Watching::new(&SessionId::new("s"), Place::default());
+    let id = ToolCallId::new("a");
+    let call = json!({ "sessionId": "s", "update": { "sessionUpdate": "tool_call", "toolCallId": "a", "title": "" } });
+    watching.update(&id, &serde_json::from_value(call).unwrap());
+    let found = |number: usize, size: usize| Found {
+        change: ChangeId(1),
+        path: format!("/{number}"),
+        call: None,
+        before: None,
+        after: Some("x".repeat(size)),
+    };
+    let large = found(0, MAX_TEXT + 1);
+    assert_eq!(watching.report(&id, &[&large]), None);
+    let many: Vec<Found> =
+        (0..9).map(|number| found(number, MAX_TEXT)).chain((9..300).map(|n| found(n, 1))).collect();
+    let update = watching.report(&id, &many.iter().collect::<Vec<_>>()).unwrap();
+    let bytes: usize = update
+        .fields
+        .content
+        .iter()
+        .flatten()
+        .map(|content| match content {
+            ToolCallContent::Diff(diff) => size(diff),
+            _ => 0,
+        })
+        .sum();
+    assert!(bytes <= MAX_SHOWN && update.fields.content.unwrap().len() <= MAX_FILES, "{bytes}");
+}
