@@ -9,8 +9,8 @@ use agent_client_protocol_schema::v1::{
     CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error, ExtNotification, ExtRequest,
     ExtResponse, ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse,
     ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutRequest,
-    LogoutResponse, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
-    ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
+    LogoutResponse, MessageMcpNotification, NewSessionRequest, NewSessionResponse, PromptRequest,
+    PromptResponse, ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
     SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
 use bowline_state::capabilities::ClientGate;
@@ -60,6 +60,15 @@ pub trait Agent: Send + Sync + 'static {
     fn cancel(
         &self,
         notification: CancelNotification,
+        client: ClientHandle,
+    ) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
+
+    /// Takes what an MCP server of the client tells while it answers a request.
+    fn mcp_notification(
+        &self,
+        notification: MessageMcpNotification,
         client: ClientHandle,
     ) -> impl Future<Output = ()> + Send {
         ready(())
@@ -316,6 +325,10 @@ impl<A: Agent> AgentService<A> {
             let Ok(cancel) = params.read::<CancelNotification>()? else { return Ok(None) };
             self.stop_turns(&cancel.session_id);
             return Ok(Some(Box::pin(async move { agent.cancel(cancel, client).await })));
+        }
+        if method == AGENT_METHOD_NAMES.mcp_message {
+            let Ok(told) = params.read::<MessageMcpNotification>()? else { return Ok(None) };
+            return Ok(Some(Box::pin(async move { agent.mcp_notification(told, client).await })));
         }
         if is_extension(method) {
             let notification = ExtNotification::new(method, raw_params(params)?);

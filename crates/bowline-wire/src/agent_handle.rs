@@ -8,9 +8,9 @@ use agent_client_protocol_schema::v1::{
     DeleteSessionRequest, DeleteSessionResponse, ExtNotification, ExtRequest, ExtResponse,
     ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse, ListSessionsRequest,
     ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutRequest, LogoutResponse, McpServer,
-    NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse, ResumeSessionRequest,
-    ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
-    SetSessionModeRequest, SetSessionModeResponse,
+    MessageMcpNotification, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
+    ResumeSessionRequest, ResumeSessionResponse, SessionId, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
 use bowline_state::capabilities::{AgentGate, AgentMethod, ClientGate, ClientMethod, NotAdvertised};
 use bowline_state::version;
@@ -249,6 +249,14 @@ impl AgentHandle {
     /// Fails as [`CallError`] says.
     pub async fn ext_request(&self, request: ExtRequest) -> Result<ExtResponse, CallError> {
         extension_call(&self.end.caller, request).await
+    }
+
+    /// Tells the agent something while an MCP server of this client answers its request.
+    ///
+    /// # Errors
+    /// Fails when the agent is gone.
+    pub async fn mcp_notification(&self, notification: &MessageMcpNotification) -> Result<(), CallError> {
+        self.end.caller.notify(notification).await
     }
 
     /// Sends an extension notification.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use agent_client_protocol_schema::v1::{
     CLIENT_METHOD_NAMES, CompleteElicitationNotification, CreateElicitationRequest,
     CreateElicitationResponse, CreateTerminalRequest, CreateTerminalResponse, Error, ExtNotification,
-    ExtRequest, ExtResponse, KillTerminalRequest, KillTerminalResponse, ReadTextFileRequest,
-    ReadTextFileResponse, ReleaseTerminalRequest, ReleaseTerminalResponse, RequestPermissionRequest,
-    RequestPermissionResponse, SessionId, SessionNotification, TerminalOutputRequest, TerminalOutputResponse,
-    WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
+    ExtRequest, ExtResponse, KillTerminalRequest, KillTerminalResponse, MessageMcpRequest,
+    MessageMcpResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
+    ReleaseTerminalResponse, RequestPermissionRequest, RequestPermissionResponse, SessionId,
+    SessionNotification, TerminalOutputRequest, TerminalOutputResponse, WaitForTerminalExitRequest,
+    WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_state::capabilities::ClientMethod;
 use bowline_state::failure::Failure;
@@ -130,6 +131,16 @@ pub trait Client: Send + Sync + 'static {
         agent: AgentHandle,
     ) -> impl Future<Output = ()> + Send {
         ready(())
+    }
+
+    /// Answers a message to an MCP server that this client serves over the connection itself, as it said when it opened the
+    /// session.
+    fn mcp_message(
+        &self,
+        request: MessageMcpRequest,
+        cx: ClientContext,
+    ) -> impl Future<Output = Result<MessageMcpResponse, Error>> + Send {
+        ready(unknown(MessageMcpRequest::METHOD))
     }
 
     /// Answers an extension method; its name starts with `_`.
@@ -270,6 +281,12 @@ impl<C: Client> ClientService<C> {
                 handle!(self, incoming, ReleaseTerminal, ReleaseTerminalRequest, release_terminal)
             }
             CreateElicitationRequest::METHOD => self.elicit(incoming),
+            MessageMcpRequest::METHOD => {
+                let Incoming { id, params, cancel, .. } = incoming;
+                let (client, cx) =
+                    (Arc::clone(&self.client), Context { peer: self.agent.clone(), id, cancel });
+                answer(params, |request| async move { client.mcp_message(request, cx).await })
+            }
             method if is_extension(method) => {
                 let request = ExtRequest::new(method, raw_params(incoming.params)?);
                 let client = Arc::clone(&self.client);

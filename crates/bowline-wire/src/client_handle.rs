@@ -34,6 +34,14 @@ impl ClientHandle {
         ClientHandle { end: Arc::new(ClientEnd { caller, gate: OnceLock::new() }) }
     }
 
+    /// Returns a client at the other end of a connection that somebody else began, with what it advertised.
+    #[must_use]
+    pub fn over(caller: Caller, advertised: ClientGate) -> Self {
+        let client = Self::new(caller);
+        client.open(advertised);
+        client
+    }
+
     /// Opens what the client advertised. Returns whether this was the first time.
     pub(crate) fn open(&self, gate: ClientGate) -> bool {
         self.end.gate.set(gate).is_ok()

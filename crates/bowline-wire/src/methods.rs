@@ -6,13 +6,13 @@ use agent_client_protocol_schema::v1::{
     CreateElicitationResponse, CreateTerminalRequest, CreateTerminalResponse, DeleteSessionRequest,
     DeleteSessionResponse, ForkSessionRequest, ForkSessionResponse, InitializeRequest, InitializeResponse,
     KillTerminalRequest, KillTerminalResponse, ListSessionsRequest, ListSessionsResponse, LoadSessionRequest,
-    LoadSessionResponse, LogoutRequest, LogoutResponse, NewSessionRequest, NewSessionResponse, PromptRequest,
-    PromptResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
-    ReleaseTerminalResponse, RequestPermissionRequest, RequestPermissionResponse, ResumeSessionRequest,
-    ResumeSessionResponse, SessionId, SessionNotification, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse, TerminalOutputRequest,
-    TerminalOutputResponse, WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest,
-    WriteTextFileResponse,
+    LoadSessionResponse, LogoutRequest, LogoutResponse, MessageMcpNotification, MessageMcpRequest,
+    MessageMcpResponse, NewSessionRequest, NewSessionResponse, PromptRequest, PromptResponse,
+    ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest, ReleaseTerminalResponse,
+    RequestPermissionRequest, RequestPermissionResponse, ResumeSessionRequest, ResumeSessionResponse,
+    SessionId, SessionNotification, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+    SetSessionModeRequest, SetSessionModeResponse, TerminalOutputRequest, TerminalOutputResponse,
+    WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,7 @@ requests! {
     KillTerminalRequest => KillTerminalResponse, CLIENT_METHOD_NAMES.terminal_kill;
     ReleaseTerminalRequest => ReleaseTerminalResponse, CLIENT_METHOD_NAMES.terminal_release;
     CreateElicitationRequest => CreateElicitationResponse, CLIENT_METHOD_NAMES.elicitation_create;
+    MessageMcpRequest => MessageMcpResponse, CLIENT_METHOD_NAMES.mcp_message, after_notifications;
 }
 
 macro_rules! notifications {
@@ -98,6 +99,7 @@ macro_rules! notifications {
 
 notifications! {
     CancelNotification, AGENT_METHOD_NAMES.session_cancel;
+    MessageMcpNotification, AGENT_METHOD_NAMES.mcp_message;
     SessionNotification, CLIENT_METHOD_NAMES.session_update;
     CompleteElicitationNotification, CLIENT_METHOD_NAMES.elicitation_complete;
 }

@@ -18,7 +18,7 @@ pub(crate) struct Salvaged {
 
 /// Finds what it can in `bytes`.
 pub(crate) fn salvage(bytes: &[u8]) -> Salvaged {
-    let mut text = Cursor { bytes, at: 0 };
+    let mut text = Cursor::new(bytes);
     let mut found = Salvaged::default();
     let mut method = false;
     let mut outcome = false;
@@ -52,12 +52,17 @@ fn id(value: &[u8]) -> Option<RequestId> {
     }
 }
 
-struct Cursor<'a> {
+/// A place in a text that may be broken.
+pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
     fn peek(&mut self) -> Option<u8> {
         while self.bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;
@@ -65,12 +70,12 @@ impl<'a> Cursor<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    fn take(&mut self, byte: u8) -> Option<()> {
+    pub(crate) fn take(&mut self, byte: u8) -> Option<()> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
     /// Takes a string and returns what is between its quotes.
-    fn string(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
         self.take(b'"')?;
         let start = self.at;
         loop {
@@ -84,7 +89,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Takes a value and returns its bytes. The brackets in it are only counted.
-    fn value(&mut self) -> Option<&'a [u8]> {
+    pub(crate) fn value(&mut self) -> Option<&'a [u8]> {
         self.peek()?;
         let start = self.at;
         let mut depth = 0_usize;

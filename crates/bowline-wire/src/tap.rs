@@ -24,7 +24,7 @@ pub trait Tap: Send + Sync {
 }
 
 /// One half of a stream that is listened to.
-pub(crate) struct Tapped<S> {
+pub struct Tapped<S> {
     stream: S,
     tap: Arc<dyn Tap>,
     direction: Direction,
@@ -35,7 +35,7 @@ pub(crate) struct Tapped<S> {
 
 impl<S> Tapped<S> {
     /// Listens to a stream. A line that is longer than `max_line` is heard in pieces.
-    pub(crate) fn new(stream: S, tap: Arc<dyn Tap>, direction: Direction, max_line: usize) -> Self {
+    pub fn new(stream: S, tap: Arc<dyn Tap>, direction: Direction, max_line: usize) -> Self {
         Self { stream, tap, direction, line: Vec::new(), max_line }
     }
 

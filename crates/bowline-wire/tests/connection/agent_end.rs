@@ -284,7 +284,7 @@ async fn a_method_that_the_client_did_not_advertise_is_never_called() {
             prompt(1, "read /a")
         ),
         expect![[r#"
-            {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}}
+            {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false,"acp":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}}
             {"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"fs/read_text_file needs clientCapabilities.fs.readTextFile, which was not advertised","data":{"method":"fs/read_text_file","capability":"clientCapabilities.fs.readTextFile"}}}
         "#]],
     )

@@ -7,10 +7,10 @@ use agent_client_protocol_schema::v1::{
     CancelRequestNotification, CloseSessionRequest, CompleteElicitationNotification,
     CreateElicitationRequest, CreateTerminalRequest, DeleteSessionRequest, Error, ForkSessionRequest,
     InitializeRequest, KillTerminalRequest, ListSessionsRequest, LoadSessionRequest, LogoutRequest,
-    NewSessionRequest, PROTOCOL_LEVEL_METHOD_NAMES, PromptRequest, ReadTextFileRequest,
-    ReleaseTerminalRequest, RequestPermissionRequest, ResumeSessionRequest, SessionNotification,
-    SetSessionConfigOptionRequest, SetSessionModeRequest, TerminalOutputRequest, WaitForTerminalExitRequest,
-    WriteTextFileRequest,
+    MessageMcpNotification, MessageMcpRequest, NewSessionRequest, PROTOCOL_LEVEL_METHOD_NAMES, PromptRequest,
+    ReadTextFileRequest, ReleaseTerminalRequest, RequestPermissionRequest, ResumeSessionRequest,
+    SessionNotification, SetSessionConfigOptionRequest, SetSessionModeRequest, TerminalOutputRequest,
+    WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use bowline_wire::body::Body;
 use bowline_wire::methods::{Notification, Request};
@@ -78,8 +78,9 @@ pub(crate) fn all() -> Vec<Message> {
         SetSessionModeRequest SetSessionConfigOptionRequest PromptRequest);
     add!(request: RequestPermissionRequest ReadTextFileRequest WriteTextFileRequest CreateTerminalRequest
         TerminalOutputRequest WaitForTerminalExitRequest KillTerminalRequest ReleaseTerminalRequest
-        CreateElicitationRequest);
-    add!(notification: CancelNotification SessionNotification CompleteElicitationNotification);
+        CreateElicitationRequest MessageMcpRequest);
+    add!(notification: CancelNotification SessionNotification CompleteElicitationNotification
+        MessageMcpNotification);
     all.push(Message {
         name: CancelRequestNotification::schema_name().into_owned(),
         method: PROTOCOL_LEVEL_METHOD_NAMES.cancel_request,

@@ -100,9 +100,9 @@ fn capabilities_are_read_where_they_belong() {
         example,
         &InitializeResponse::new(ProtocolVersion::V1),
         expect![[r#"
-            {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}}
+            {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false,"acp":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}}
               /result/clientCapabilities: the example has {"fs":{"readTextFile":true,"writeTextFile":true}}, we have nothing
-              /result/agentCapabilities: the example has nothing, we have {"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}}
+              /result/agentCapabilities: the example has nothing, we have {"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false,"acp":false},"sessionCapabilities":{},"auth":{}}
               /result/authMethods: the example has nothing, we have []
         "#]],
     );

@@ -41,25 +41,25 @@ const NORMALISED: &[(&str, &str, &str, &str)] = &[
     (
         "InitializeResponse",
         r#"{"protocolVersion":1}"#,
-        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}"#,
+        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false,"acp":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}"#,
         "capabilities that are no object of their own are always spelled out, and so is the list of login methods",
     ),
     (
         "InitializeResponse",
         r#"{"protocolVersion":1,"agentCapabilities":{}}"#,
-        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}"#,
+        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false,"acp":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}"#,
         "capabilities that are no object of their own are always spelled out",
     ),
     (
         "InitializeResponse",
         r#"{"protocolVersion":1,"agentCapabilities":{"promptCapabilities":{},"mcpCapabilities":{}}}"#,
-        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}"#,
+        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false,"acp":false},"sessionCapabilities":{},"auth":{}},"authMethods":[]}"#,
         "capabilities that are no object of their own are always spelled out",
     ),
     (
         "InitializeResponse",
-        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}},"authMethods":[{"type":"agent","id":"a","name":"A"},{"type":"terminal","id":"t","name":"T","args":[],"env":{}}]}"#,
-        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false},"sessionCapabilities":{},"auth":{}},"authMethods":[{"id":"a","name":"A"},{"type":"terminal","id":"t","name":"T"}]}"#,
+        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false,"acp":false},"sessionCapabilities":{},"auth":{}},"authMethods":[{"type":"agent","id":"a","name":"A"},{"type":"terminal","id":"t","name":"T","args":[],"env":{}}]}"#,
+        r#"{"protocolVersion":1,"agentCapabilities":{"loadSession":false,"promptCapabilities":{"image":false,"audio":false,"embeddedContext":false},"mcpCapabilities":{"http":false,"sse":false,"acp":false},"sessionCapabilities":{},"auth":{}},"authMethods":[{"id":"a","name":"A"},{"type":"terminal","id":"t","name":"T"}]}"#,
         "a login method without a type is the agent's; empty args and env are omitted",
     ),
     (

@@ -124,6 +124,7 @@ fn an_answer_that_says_nothing_may_be_null_or_an_empty_object() {
         terminal/kill {} {}
         terminal/release {} {}
         elicitation/create ! !
+        mcp/message ! !
     "#]]
     .assert_eq(&shown);
 }
