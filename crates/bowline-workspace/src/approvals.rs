@@ -23,12 +23,13 @@ use crate::audit::{AuditError, AuditLog};
 use crate::policy::{PolicyError, PolicyFile, Scope};
 use crate::workspace::now;
 
+mod elsewhere;
 mod fallback;
 mod outcome;
 
 pub use fallback::Fallback;
-use outcome::decided;
-pub use outcome::{BY_SETTINGS, Cleared, NOBODY, Refused, because};
+pub use outcome::{BY_SETTINGS, Cleared, NOBODY, NOBODY_BY_RULE, Refused, because};
+use outcome::{decided, unasked};
 
 /// As many questions wait for a person at once; what is asked beyond that is refused as busy.
 pub const MAX_WAITING: usize = 32;
@@ -252,17 +253,18 @@ impl Approvals {
         }
         let _place = self.wait_in_line(request)?;
         let (its, asked) = (self.clone(), request.clone());
+        let unasked_for = unasked(&ruling);
         let question = spawn_blocking(move || its.question(&asked, &ruling, &policy));
         let question = question.await.map_err(|ended| Refused::Failed(ended.to_string()))?;
         let mut asking = self.inner.person.ask(&question);
         loop {
             tokio::select! {
                 biased;
-                reply = &mut asking => return self.answered(request, &question, reply).await,
+                reply = &mut asking => return self.answered(request, &question, reply, unasked_for).await,
                 news = changed.changed() => {
                     let (ruling, _) = self.ruling_beside(request).await?;
                     if news.is_err() {
-                        return Err(Refused::Nobody { because: because(&ruling) });
+                        return Err(unasked(&ruling));
                     }
                     if let Some(decided) = decided(&ruling) {
                         return decided;
@@ -348,10 +350,9 @@ impl Approvals {
         request: &Request,
         question: &Question,
         reply: Reply,
+        unasked: Refused,
     ) -> Result<Cleared, Refused> {
-        let Reply::Answered(answer) = reply else {
-            return Err(Refused::Nobody { because: question.because.clone() });
-        };
+        let Reply::Answered(answer) = reply else { return Err(unasked) };
         // A person may have denied it by a rule while the question was open.
         let (ruling, _) = self.ruling_beside(request).await?;
         if ruling.effect == Effect::Deny {

@@ -10,12 +10,18 @@
 //! does not know, and verifies. These, and no others, can be cut off, changed or added to until then, and nobody sees it
 //! but the process that wrote them, when it writes the next. A turn ends with an entry, so nothing of it stays open longer.
 //!
+//! While one process reads and nobody else appends, it keeps the lock from one read to the next, until the anchor learns of
+//! them or nothing was appended for a millisecond or two. What others do to the log in between, without asking for the lock,
+//! is found with the next entry after that.
+//!
 //! A log that is found in another state than its anchor says goes on from the anchor, with an entry that tells what was
 //! found: what is missing stays missing for whoever verifies, and a crash does not keep the user from working. Entries
 //! that were not yet synced may be missing after a power cut, which looks as if they had been cut off.
 
 mod appending;
 mod error;
+mod found;
+mod minding;
 mod place;
 mod reading;
 
@@ -26,6 +32,7 @@ use bowline_state::audit::{Entry, Report};
 
 use appending::Writer;
 pub use error::AuditError;
+use minding::Minder;
 pub use reading::{Entries, Filter, entries, verify};
 
 /// How a log is kept.
@@ -58,7 +65,8 @@ pub enum Sync {
 /// An audit log that is open for appending. Several threads and processes may append to one.
 #[derive(Debug)]
 pub struct AuditLog {
-    writer: Mutex<Writer>,
+    writer: Arc<Mutex<Writer>>,
+    minder: Minder,
     directory: PathBuf,
     anchor: PathBuf,
 }
@@ -71,8 +79,9 @@ impl AuditLog {
     /// # Errors
     /// Fails if the directory or the anchor cannot be made, read and written, or if another process holds the anchor.
     pub fn open(directory: &Path, anchor: &Path, settings: Settings) -> Result<Self, AuditError> {
-        let writer = Mutex::new(Writer::open(directory, anchor, settings)?);
-        Ok(Self { writer, directory: directory.to_owned(), anchor: anchor.to_owned() })
+        let writer = Arc::new(Mutex::new(Writer::open(directory, anchor, settings)?));
+        let (directory, anchor) = (directory.to_owned(), anchor.to_owned());
+        Ok(Self { writer, minder: Minder::default(), directory, anchor })
     }
 
     /// Returns where the log lies, and where its anchor does.
@@ -86,6 +95,8 @@ impl AuditLog {
     /// # Errors
     /// Fails if the log cannot be read.
     pub fn verify(&self) -> Result<Report, AuditError> {
+        // One who reads the log is another for the lock.
+        self.writer().let_go();
         verify(&self.directory, &self.anchor)
     }
 
@@ -107,7 +118,12 @@ impl AuditLog {
 
     /// Appends an entry if nobody has to be waited for; none if somebody has. The anchor may learn of a read later.
     pub fn append_at_hand(&self, entry: &Entry) -> Option<Result<u64, AuditError>> {
-        self.writer.try_lock().ok()?.append_at_hand(entry)
+        let mut writer = self.writer.try_lock().ok()?;
+        let appended = writer.append_at_hand(entry);
+        if writer.is_to_be_minded() && !self.minder.mind(&self.writer) {
+            writer.let_go();
+        }
+        appended
     }
 
     /// Waits until everything that was appended is on the disk.
@@ -128,9 +144,20 @@ impl AuditLog {
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        // A writer looks at the disk before each entry, so there is nothing that a panic could have left half done.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        hold(&self.writer)
     }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        self.writer().close();
+    }
+}
+
+fn hold(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    // A writer that did not come to an end with an entry looks at the disk before the next, so there is nothing that a
+    // panic could have left half done.
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A file that is open, with its name.

@@ -142,12 +142,25 @@ pub(crate) fn read_text(file: &File, cap: u64) -> Result<FileText, ReadFault> {
 /// Reads a whole file as text, if all of it is in memory. `before` is what the file was at an earlier
 /// look, which it still has to be.
 pub(crate) fn read_text_at_hand(file: BorrowedFd<'_>, before: &Stat, cap: u64) -> Option<FileText> {
+    let read = |bytes: &mut [u8]| {
+        let mut room = [io::IoSliceMut::new(bytes)];
+        rustix::io::preadv2(file, &mut room, 0, ReadWriteFlags::NOWAIT).ok()
+    };
+    text_at_hand(before, cap, read, || rustix::fs::fstat(file).ok())
+}
+
+/// Does so, given how to read what is in memory, and how to look at the file once more.
+fn text_at_hand(
+    before: &Stat,
+    cap: u64,
+    read: impl FnOnce(&mut [u8]) -> Option<usize>,
+    look: impl FnOnce() -> Option<Stat>,
+) -> Option<FileText> {
     let size = usize::try_from(before.st_size).ok().filter(|size| *size as u64 <= cap)?;
     // One byte more than there should be, to see the end.
     let mut bytes = vec![0; size + 1];
-    let mut room = [io::IoSliceMut::new(&mut bytes)];
-    let read = rustix::io::preadv2(file, &mut room, 0, ReadWriteFlags::NOWAIT).ok()?;
-    let after = rustix::fs::fstat(file).ok()?;
+    let read = read(&mut bytes)?;
+    let after = look()?;
     if read != size || version(before) != version(&after) {
         return None;
     }
@@ -337,3 +350,6 @@ fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

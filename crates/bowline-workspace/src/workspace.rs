@@ -22,25 +22,33 @@ use crate::journal::{Journal, Notice, Retention};
 use crate::roots::{Admitted, Roots};
 
 mod applying;
+mod diagnosing;
 mod documents;
 mod editor;
+mod editor_writing;
+#[cfg(test)]
+mod fixture;
 mod foreseeing;
 mod late;
 mod looking;
+mod making_room;
 mod observing;
 mod reading;
 mod recovering;
+mod sharing;
 mod telling;
 mod undoing;
 mod writing;
 
 pub use documents::DocumentEvent;
 pub use editor::OpenDocument;
+pub use editor_writing::EditorWrite;
 pub use foreseeing::{Foreseen, Foresight};
 pub use looking::WorkingDirectory;
 pub use observing::{Observed, Progress, Started, Watching};
 pub use reading::{ReadText, Served};
 pub use recovering::Recovered;
+pub use sharing::SharedNews;
 pub use telling::{Changed, FilePatch};
 pub use undoing::{Reversed, TakenBack};
 pub use writing::{Agreed, Preview, Written};
@@ -103,6 +111,8 @@ struct Inner {
     indexes: Indexes,
     writer: Mutex<Writer>,
     documents: Mutex<Documents>,
+    diagnosed: Mutex<diagnosing::Diagnosed>,
+    bell: sharing::Bell,
     ledgers: Mutex<HashMap<String, Ledger>>,
 }
 
@@ -157,6 +167,7 @@ impl Workspace {
     ) -> Result<Opened, FilesError> {
         let (opened, notices) = Journal::open(journal, settings.retention, now())?;
         let own: PathBuf = opened.path().parent().unwrap_or(journal).to_owned();
+        let bell = sharing::Bell::default();
         let inner = Inner {
             roots: roots.keeping_out([own]),
             settings,
@@ -169,7 +180,9 @@ impl Workspace {
                 pruned: now(),
                 put_since_prune: 0,
             }),
-            documents: Mutex::default(),
+            documents: Mutex::new(Documents::new(bell.clone())),
+            diagnosed: Mutex::default(),
+            bell,
             ledgers: Mutex::default(),
         };
         let workspace = Self { inner: Arc::new(inner) };

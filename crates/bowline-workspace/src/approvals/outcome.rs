@@ -14,6 +14,9 @@ const BY_RULE: &str = "a rule of the user's denies it";
 /// What an agent is told where no rule allows something and nobody can be asked.
 pub const NOBODY: &str = "no rule allows it, and nobody is there to ask";
 
+/// What an agent is told where a rule of the user's says to ask, and nobody can be asked.
+pub const NOBODY_BY_RULE: &str = "a rule of the user's says to ask, and nobody is there to ask";
+
 /// What an agent is told where the preset denies something.
 pub const BY_SETTINGS: &str = "the user's settings deny it";
 
@@ -27,7 +30,9 @@ const NO_RULES: &str = "the user's rules cannot be used";
 fn said_no(reason: Option<&str>) -> String {
     match reason {
         None => "the user said no".to_owned(),
-        Some(reason @ (BY_RULE | NOBODY | BY_SETTINGS | NOT_HERE | NO_RULES)) => reason.to_owned(),
+        Some(reason @ (BY_RULE | NOBODY | NOBODY_BY_RULE | BY_SETTINGS | NOT_HERE | NO_RULES)) => {
+            reason.to_owned()
+        }
         Some(reason) => format!("the user said no: {reason}"),
     }
 }
@@ -101,6 +106,8 @@ pub enum Refused {
     Nobody {
         /// Why it would have been asked.
         because: String,
+        /// As much of it as an agent may know.
+        told: &'static str,
     },
     /// Too many questions wait.
     #[error("{MAX_WAITING} questions wait for the user already")]
@@ -144,10 +151,19 @@ impl From<Refused> for Failure {
             Refused::Rulebook(_) => Self::Denied { why: NO_RULES.to_owned() },
             Refused::Unrecorded | Refused::Failed(_) => Self::Internal { reason: refused.to_string() },
             Refused::Rules { told, .. } => Self::Denied { why: told.to_owned() },
-            Refused::Nobody { .. } => Self::Denied { why: NOBODY.to_owned() },
+            Refused::Nobody { told, .. } => Self::Denied { why: told.to_owned() },
             refused => Self::Denied { why: refused.to_string() },
         }
     }
+}
+
+/// Returns that what is to be asked for cannot be.
+pub(super) fn unasked(ruling: &Ruling) -> Refused {
+    let told = match ruling.because.first().map(|reason| &reason.ground) {
+        Some(Ground::Rule { .. }) => NOBODY_BY_RULE,
+        _ => NOBODY,
+    };
+    Refused::Nobody { because: because(ruling), told }
 }
 
 /// Returns what the rules alone decide, if they do.

@@ -9,10 +9,15 @@ use bowline_state::audit::{Action, Anchor, Chain, Decision, Entry, Frame, MAX_LA
 use bowline_state::changes::{ContentHash, Moment};
 
 use super::error::{AuditError, io_error};
-use super::place::{self, Mode, Opened, Sharing, Written};
+use super::found::Found;
+use super::place::{self, Locked, Mode, Opened, Sharing, Written};
 use super::reading::Lines;
 use super::{Settings, Shared, Sync};
 use crate::workspace::now;
+
+/// After so many reads in a row at which the log was as this writer left it, nobody else seems to be at work on it, and
+/// the lock is kept from one read to the next.
+const KEPT_AFTER: u32 = 8;
 
 /// A log as one of its writers has it open.
 #[derive(Debug)]
@@ -23,6 +28,16 @@ pub(super) struct Writer {
     log: Shared,
     /// How this writer left the log. None if there has to be a closer look first.
     state: Option<Known>,
+    /// The lock, where it is kept between reads. Invariant: only while `state` is known, and the log is as that says as far
+    /// as whoever honours the lock is concerned.
+    kept: Option<Locked>,
+    /// How many reads in a row found the log as it was left.
+    in_a_row: u32,
+    /// Somebody sees to it that a lock that is kept is given back.
+    is_minded: bool,
+    /// How many entries were appended at hand, and how many there were when it was last looked whether there are more.
+    appended: u64,
+    seen: u64,
 }
 
 /// A log as a writer left it.
@@ -58,23 +73,6 @@ enum Anchoring {
     Later,
 }
 
-/// What is on the disk beside what the anchor says.
-#[derive(Debug, Default)]
-struct Found {
-    /// Lines after the anchor that go on with the chain, and are none of those that may stand there.
-    adopted: u64,
-    /// Lines after the anchor that do not.
-    foreign: u64,
-    /// What is left of a line with no end.
-    scrap: Option<(ContentHash, u64)>,
-    /// The anchor says more than there is, or this writer wrote more.
-    missing: bool,
-    /// What is missing is reads that the anchor does not know.
-    lagged: bool,
-    /// There was no anchor, or none that can be read.
-    unanchored: bool,
-}
-
 impl Writer {
     pub(super) fn open(directory: &Path, anchor: &Path, settings: Settings) -> Result<Self, AuditError> {
         place::prepare(directory)?;
@@ -93,7 +91,45 @@ impl Writer {
             place::sync_directory(directory)?;
         }
         drop(lock);
-        Ok(Self { directory: directory.to_owned(), settings, anchor, log, state: None })
+        Ok(Self {
+            directory: directory.to_owned(),
+            settings,
+            anchor,
+            log,
+            state: None,
+            kept: None,
+            in_a_row: 0,
+            is_minded: false,
+            appended: 0,
+            seen: 0,
+        })
+    }
+
+    /// Returns the lock: the one that was kept, or one that has to be waited for. Either way it is not kept any longer.
+    fn lock(&mut self) -> Result<Locked, AuditError> {
+        self.in_a_row = 0;
+        self.kept.take().map_or_else(|| self.anchor.lock(Sharing::Alone), Ok)
+    }
+
+    /// Gives back a lock that was kept.
+    pub(super) fn let_go(&mut self) {
+        self.in_a_row = 0;
+        self.kept = None;
+    }
+
+    /// Says whether a lock is kept that nobody sees to, and that somebody does from now on.
+    pub(super) fn is_to_be_minded(&mut self) -> bool {
+        self.kept.is_some() && !std::mem::replace(&mut self.is_minded, true)
+    }
+
+    /// Gives back the lock if nothing was appended since this was last asked. Says whether there is nothing left to mind.
+    pub(super) fn let_go_if_idle(&mut self) -> bool {
+        if std::mem::replace(&mut self.seen, self.appended) != self.appended {
+            return false;
+        }
+        self.let_go();
+        self.is_minded = false;
+        true
     }
 
     pub(super) fn files(&self) -> (Shared, Shared) {
@@ -101,8 +137,7 @@ impl Writer {
     }
 
     pub(super) fn append(&mut self, entry: &Entry) -> Result<u64, AuditError> {
-        let anchor = Arc::clone(&self.anchor);
-        let _lock = anchor.lock(Sharing::Alone)?;
+        let _lock = self.lock()?;
         self.append_locked(entry)
     }
 
@@ -114,11 +149,30 @@ impl Writer {
         if is_full || self.settings.sync == Sync::Always {
             return None;
         }
-        let anchor = Arc::clone(&self.anchor);
-        let _lock = anchor.try_lock()?;
-        // Also where the anchor is not written: somebody else may have begun a new file.
-        let end = self.untouched()?;
-        Some(self.put(end, entry, Anchoring::Later).map(|state| state.end.seq))
+        let end = known.end;
+        let lock = match self.kept.take() {
+            // Nobody can have been here since.
+            Some(lock) => lock,
+            None => {
+                let lock = self.anchor.try_lock()?;
+                // Also where the anchor is not written: somebody else may have begun a new file.
+                if self.untouched() != Some(end) {
+                    self.in_a_row = 0;
+                    return None;
+                }
+                self.in_a_row += 1;
+                lock
+            }
+        };
+        let put = self.put(end, entry, Anchoring::Later).map(|state| state.end.seq);
+        self.appended += 1;
+        // With each new anchor others have their turn.
+        if !self.state.as_ref().is_some_and(Known::lags) {
+            self.in_a_row = 0;
+        } else if self.in_a_row >= KEPT_AFTER {
+            self.kept = Some(lock);
+        }
+        Some(put)
     }
 
     /// Returns where the log ends, if it and its anchor are as this writer left them.
@@ -135,11 +189,23 @@ impl Writer {
         if !self.state.as_ref().is_some_and(Known::lags) {
             return Ok(());
         }
-        let anchor = Arc::clone(&self.anchor);
-        let _lock = anchor.lock(Sharing::Alone)?;
+        let _lock = self.lock()?;
         self.look_after_anchor()?;
         let end = self.agree(now())?;
         self.anchor_at(end)
+    }
+
+    /// Lets the anchor know of all there is, if nobody has to be waited for.
+    pub(super) fn close(&mut self) {
+        let Some(end) = self.state.as_ref().filter(|known| known.lags()).map(|known| known.end) else {
+            return;
+        };
+        // Whoever holds the lock, or changed something, finds those reads, and has the anchor know of them.
+        if let Some(_lock) = self.kept.take().or_else(|| self.anchor.try_lock())
+            && self.untouched() == Some(end)
+        {
+            self.anchor.write_anchor(&end.into()).ok();
+        }
     }
 
     fn look_after_anchor(&self) -> Result<(), AuditError> {
@@ -384,48 +450,6 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
-    fn drop(&mut self) {
-        let Some(known) = self.state.as_ref().filter(|known| known.lags()) else { return };
-        // Whoever holds the lock, or changed something, finds those reads, and has the anchor know of them.
-        if let Some(_lock) = self.anchor.try_lock()
-            && self.untouched() == Some(known.end)
-        {
-            self.anchor.write_anchor(&known.end.into()).ok();
-        }
-    }
-}
-
-impl Found {
-    /// Says in words what was found; none if it is as the anchor says.
-    fn told(&self) -> Option<String> {
-        let mut told = Vec::new();
-        if self.unanchored && (self.adopted > 0 || self.foreign > 0 || self.scrap.is_some() || self.missing) {
-            told.push("the anchor was missing or unreadable".to_owned());
-        } else if self.unanchored {
-            told.push("the anchor was missing or unreadable, and was made anew from the log".to_owned());
-        }
-        if self.missing {
-            let what = if self.lagged { "the reads that were written last" } else { "what its anchor says" };
-            told.push(format!("the log ended before {what}"));
-        }
-        if self.adopted > 0 {
-            told.push(format!("{} at the end not in the anchor", entries(self.adopted)));
-        }
-        if self.foreign > 0 {
-            told.push(format!("{} at the end that are not of the log", self.foreign));
-        }
-        if self.scrap.is_some() {
-            told.push("the last line was torn".to_owned());
-        }
-        (!told.is_empty()).then(|| told.join("; "))
-    }
-}
-
-fn entries(count: u64) -> String {
-    if count == 1 { "1 entry was".to_owned() } else { format!("{count} entries were") }
-}
-
 fn has_length(file: &Opened, bytes: u64) -> bool {
     file.length().is_ok_and(|length| length == Some(bytes))
 }
@@ -433,3 +457,6 @@ fn has_length(file: &Opened, bytes: u64) -> bool {
 fn write(to: &Opened, bytes: &[u8]) -> Result<(), AuditError> {
     (&to.file).write_all(bytes).map_err(io_error("append to the audit log", &to.path))
 }
+
+#[cfg(test)]
+mod tests;

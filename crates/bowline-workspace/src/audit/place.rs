@@ -6,6 +6,7 @@ use std::os::unix::fs::{
     DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -127,11 +128,12 @@ impl Opened {
     }
 
     /// Takes the lock alone, if nobody has it.
-    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
-        flock(&self.file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| Locked { file: &self.file })
+    pub(super) fn try_lock(self: &Arc<Self>) -> Option<Locked> {
+        let locked = flock(&self.file, FlockOperation::NonBlockingLockExclusive);
+        locked.ok().map(|()| Locked { opened: Arc::clone(self) })
     }
 
-    pub(super) fn lock(&self, operation: Sharing) -> Result<Locked<'_>, AuditError> {
+    pub(super) fn lock(self: &Arc<Self>, operation: Sharing) -> Result<Locked, AuditError> {
         let operation = match operation {
             Sharing::Alone => FlockOperation::NonBlockingLockExclusive,
             Sharing::WithReaders => FlockOperation::NonBlockingLockShared,
@@ -140,7 +142,7 @@ impl Opened {
         let mut deadline = None;
         loop {
             match flock(&self.file, operation) {
-                Ok(()) => return Ok(Locked { file: &self.file }),
+                Ok(()) => return Ok(Locked { opened: Arc::clone(self) }),
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(io_error("lock", &self.path)(error.into())),
             }
@@ -167,14 +169,14 @@ pub(super) enum Sharing {
 
 /// A lock, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Locked<'a> {
-    file: &'a File,
+pub(super) struct Locked {
+    opened: Arc<Opened>,
 }
 
-impl Drop for Locked<'_> {
+impl Drop for Locked {
     fn drop(&mut self) {
         // It cannot fail for a lock that is held, and the end of the process gives it back too.
-        _ = flock(self.file, FlockOperation::Unlock);
+        _ = flock(&self.opened.file, FlockOperation::Unlock);
     }
 }
 

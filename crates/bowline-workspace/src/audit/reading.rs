@@ -20,7 +20,7 @@ const CHUNK: usize = 64 * 1024;
 pub fn verify(directory: &Path, anchor: &Path) -> Result<Report, AuditError> {
     let anchor = match anchor.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        _ => Some(Opened::open(anchor, Mode::Read)?),
+        _ => Some(Arc::new(Opened::open(anchor, Mode::Read)?)),
     };
     let lock = anchor.as_ref().map(|anchor| anchor.lock(Sharing::WithReaders)).transpose()?;
     let said = anchor.as_ref().map(|anchor| anchor.anchor(None)).transpose()?.flatten();

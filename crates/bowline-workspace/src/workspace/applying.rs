@@ -78,6 +78,17 @@ pub(super) struct Group<'a> {
     pub(super) origin: &'a Origin,
     pub(super) effects: &'a [Effect],
     pub(super) at: Moment,
+    pub(super) tell: Telling<'a>,
+}
+
+/// Who is told how many of how many files are done.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Telling<'a>(pub(super) Option<&'a dyn Fn(usize, usize)>);
+
+impl std::fmt::Debug for Telling<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Telling").field(&self.0.is_some()).finish()
+    }
 }
 
 /// What became of one.
@@ -191,7 +202,7 @@ impl Workspace {
         in_place: &[bool],
         late: &mut Vec<(usize, Late)>,
     ) -> Result<Vec<Applied>, Stopped> {
-        let Group { roots, origin, effects, at } = *group;
+        let Group { roots, origin, effects, at, tell } = *group;
         let calls = &self.inner.calls;
         let temps = effects.iter().map(|effect| {
             replace::temp_name().map_err(FilesError::system(effect.admitted.asked())).map_err(Stopped::Failed)
@@ -222,6 +233,9 @@ impl Workspace {
                     writer.interrupted |= left;
                     outcomes.extend((!left).then_some((changes[index], Outcome::Done)));
                     applied.push(Applied { change: changes[index], stat });
+                    if let Some(tell) = tell.0 {
+                        tell(index + 1, effects.len());
+                    }
                 }
                 Err(failed) => {
                     let back = (0..index).rev().all(|earlier| {
@@ -253,6 +267,7 @@ impl Workspace {
             let file = applied.stat.as_ref().map(|stat| (walker::stamp(stat), bytes));
             writer.lookout.expect(effect.admitted.canonical(), file);
         }
+        self.outdate(effects.iter().map(|effect| effect.admitted.canonical()));
         Ok(applied)
     }
 
@@ -429,7 +444,7 @@ fn take_back(
 }
 
 /// Returns the mode that a new file gets, as far as it can be known without changing the process's mask.
-fn default_mode() -> u32 {
+pub(super) fn default_mode() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let mask = mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022);

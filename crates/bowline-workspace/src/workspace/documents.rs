@@ -9,6 +9,7 @@ use bowline_state::documents::Document;
 use bowline_state::text::Format;
 use rustix::fs::Stat;
 
+use super::sharing::{Bell, SharedNews};
 use crate::roots::Admitted;
 
 /// How many events wait for a listener that does not take them; one that falls behind loses its place. Each holds a text.
@@ -50,19 +51,26 @@ pub(super) struct Entry {
     identity: Option<(u64, u64)>,
     // What its file was like when there was one.
     kind: Option<FileKind>,
+    // A text that came for it had a byte order mark: its file gets one, if there was none.
+    is_marked: bool,
     // How many times it was opened and not closed.
     opened: usize,
 }
 
 /// The open documents of a workspace.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Documents {
     // Invariant: keyed by canonical path; no two entries of one file.
     open: HashMap<String, Entry>,
     listeners: Vec<SyncSender<DocumentEvent>>,
+    bell: Bell,
 }
 
 impl Documents {
+    pub(super) fn new(bell: Bell) -> Self {
+        Self { open: HashMap::new(), listeners: Vec::new(), bell }
+    }
+
     /// Returns the path that a file's document is known by, if it is open: under this name, or another of its names.
     pub(super) fn find(&self, admitted: &Admitted) -> Option<String> {
         self.find_by(admitted.canonical(), admitted.found().map(|found| &found.stat))
@@ -86,8 +94,18 @@ impl Documents {
         self.open.get(path).map(|entry| &entry.document)
     }
 
-    pub(super) fn get_mut(&mut self, path: &str) -> Option<&mut Document> {
-        self.open.get_mut(path).map(|entry| &mut entry.document)
+    /// Changes a document, and tells whoever reads it what is another by that.
+    pub(super) fn alter<T>(&mut self, path: &str, act: impl FnOnce(&mut Document) -> T) -> Option<T> {
+        let document = &mut self.open.get_mut(path)?.document;
+        let (revision, was_dirty) = (document.revision(), document.is_dirty());
+        let done = act(document);
+        if document.revision() != revision {
+            self.bell.tell(SharedNews::Document(path.to_owned()));
+        }
+        if document.is_dirty() != was_dirty {
+            self.bell.tell(SharedNews::Documents);
+        }
+        Some(done)
     }
 
     pub(super) fn open(
@@ -98,7 +116,8 @@ impl Documents {
         kind: Option<FileKind>,
     ) {
         let identity = stat.map(|stat| (stat.st_dev, stat.st_ino));
-        self.open.insert(path, Entry { document, identity, kind, opened: 1 });
+        self.open.insert(path, Entry { document, identity, kind, is_marked: false, opened: 1 });
+        self.bell.tell(SharedNews::Documents);
     }
 
     /// Notes that an open document was opened once more.
@@ -115,6 +134,7 @@ impl Documents {
         if entry.opened > 0 {
             return None;
         }
+        self.bell.tell(SharedNews::Documents);
         self.open.remove(path).map(|entry| entry.document)
     }
 
@@ -128,6 +148,19 @@ impl Documents {
     /// Returns what a document's file was like when it was loaded.
     pub(super) fn kind(&self, path: &str) -> Option<FileKind> {
         self.open.get(path)?.kind
+    }
+
+    /// Notes that a text for a document had a byte order mark.
+    pub(super) fn mark(&mut self, path: &str) {
+        if let Some(entry) = self.open.get_mut(path) {
+            entry.is_marked = true;
+        }
+    }
+
+    /// Returns the format of a document's file if there was none.
+    pub(super) fn new_format(&self, path: &str) -> Format {
+        let bom = self.open.get(path).is_some_and(|entry| entry.is_marked);
+        Format { bom, ..Format::default() }
     }
 
     /// Returns the names of the documents.

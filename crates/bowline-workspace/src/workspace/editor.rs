@@ -8,10 +8,10 @@ use bowline_state::documents::{Document, Truth, truth};
 use bowline_state::ledger::Rejected;
 use bowline_state::merge::merge;
 use bowline_state::paths::Access;
-use bowline_state::text::{self, Format};
+use bowline_state::text;
 use rustix::fs::Stat;
 
-use super::applying::{Bytes, Effect, Group, NewFile, NotApplied};
+use super::applying::{Bytes, Effect, Group, NewFile, NotApplied, Telling};
 use super::documents::{DocumentEvent, Documents, FileKind};
 use super::writing::{encode, settle_document};
 use super::{Workspace, Writer};
@@ -84,12 +84,21 @@ impl Workspace {
         let admitted = self.inner.roots.admit(path, Access::Read)?;
         let mut documents = self.documents();
         let known_by = documents.find(&admitted).ok_or_else(|| FilesError::NotOpen(path.to_owned()))?;
-        let document = documents.get_mut(&known_by).ok_or_else(|| FilesError::NotOpen(path.to_owned()))?;
-        let text = Arc::new(text);
-        document
-            .change(text.clone(), revision)
+        // The mark is the format's, as it is when the file is read, and no part of the text.
+        let (is_marked, text) = match text.strip_prefix('\u{feff}') {
+            Some(rest) => (true, Arc::new(rest.to_owned())),
+            None => (false, Arc::new(text)),
+        };
+        let changed = documents.alter(&known_by, |document| {
+            document.change(text.clone(), revision)?;
+            Ok(show(&known_by, document))
+        });
+        let shown = changed
+            .ok_or_else(|| FilesError::NotOpen(path.to_owned()))?
             .map_err(|why| FilesError::Untaken { path: path.to_owned(), why })?;
-        let shown = show(&known_by, document);
+        if is_marked {
+            documents.mark(&known_by);
+        }
         documents.tell_edited(&known_by, &text);
         Ok(shown)
     }
@@ -128,7 +137,7 @@ impl Workspace {
         let current = self.load(roots, &admitted)?;
         // A file that is gone is made again as it was.
         let kind = documents.kind(&known_by);
-        let mut format = kind.map_or_else(Format::default, |kind| kind.format);
+        let mut format = kind.map_or_else(|| documents.new_format(&known_by), |kind| kind.format);
         let mode = kind.map(|kind| kind.mode).filter(|_| current.is_none());
         let mut saved = document.text().clone();
         if let Some(current) = &current {
@@ -145,7 +154,13 @@ impl Workspace {
         if current.as_ref().is_none_or(|current| current.bytes != bytes) {
             let new = Some(NewFile { bytes: Bytes::Own(bytes), mode });
             let effect = Effect { admitted, current, new, reverses: Vec::new() };
-            let group = Group { roots, origin: &Origin::default(), effects: &[effect], at: super::now() };
+            let group = Group {
+                roots,
+                origin: &Origin::default(),
+                effects: &[effect],
+                at: super::now(),
+                tell: Telling(None),
+            };
             let applied = self.apply(writer, &group)?;
             stat = applied.first().and_then(|applied| applied.stat);
         }
@@ -271,3 +286,6 @@ fn show(path: &str, document: &Document) -> OpenDocument {
         revision: document.revision(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,13 @@
 //! What an undo or a redo would do, without doing it.
 
-use bowline_state::changes::ChangeId;
-use bowline_state::undo::{Planned, Selection};
+use bowline_state::changes::{Change, ChangeId};
+use bowline_state::undo::{self, Planned, Selection};
 
 use super::Workspace;
 use super::applying::Current;
-use super::undoing::{Chosen, Kept, Way, at_hand};
+use super::undoing::{Chosen, Kept, Way, at_hand, take_back_all};
 use crate::error::FilesError;
+use crate::journal::Journal;
 
 /// What taking back would make of one file.
 #[derive(Debug)]
@@ -52,13 +53,25 @@ impl Workspace {
         let hunks = way.hunks(&selection);
         let documents = self.documents();
         let mut foreseen = Vec::new();
+        let names: Vec<String> = files.keys().cloned().collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let nested = undo::nested(&names);
         for (path, changes) in files {
             let planned = session.plan(&writer.journal, &documents, &path, &changes, hunks);
-            let patch = planned.map(|plan| match plan.planned {
+            let planned = planned.map(|plan| (plan.current, plan.planned)).or_else(|error| {
+                // What is in its way would be gone by then.
+                let alone = || Ok((None, plan_alone(&writer.journal, &changes, hunks)?));
+                if nested.contains(&path.as_str()) {
+                    alone().map_err(|_: FilesError| error)
+                } else {
+                    Err(error)
+                }
+            });
+            let patch = planned.map(|(current, planned)| match planned {
                 Planned::Unchanged => String::new(),
-                Planned::Delete => self.patch(&path, plan.current.map(kept), None),
+                Planned::Delete => self.patch(&path, current.map(kept), None),
                 Planned::Write { bytes, mode } => {
-                    self.patch(&path, plan.current.map(kept), Some(at_hand(bytes, mode)))
+                    self.patch(&path, current.map(kept), Some(at_hand(bytes, mode)))
                 }
             });
             let changes = changes.iter().map(|change| change.id).collect();
@@ -66,6 +79,13 @@ impl Workspace {
         }
         Ok(Foresight { files: foreseen, left })
     }
+}
+
+/// Plans what becomes of a file that is not there.
+fn plan_alone(journal: &Journal, changes: &[Change], hunks: Option<&[usize]>) -> Result<Planned, FilesError> {
+    let changes: Vec<&Change> = changes.iter().collect();
+    let (file, _) = take_back_all(journal, None, &changes, hunks)?;
+    Ok(file.map_or(Planned::Unchanged, |(bytes, mode)| Planned::Write { bytes, mode }))
 }
 
 fn kept(current: Current) -> Kept {

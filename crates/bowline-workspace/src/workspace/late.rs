@@ -5,7 +5,7 @@ use bowline_state::merge::merge;
 use bowline_state::paths::Access;
 use bowline_state::text;
 
-use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied};
+use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied, Telling};
 use super::{Workspace, Writer, now};
 use crate::error::FilesError;
 use crate::journal::{Draft, Manner, Side, SideContent};
@@ -50,7 +50,13 @@ impl Workspace {
             let new = Some(NewFile { bytes: Bytes::Own(new), mode: None });
             let effect = Effect { admitted, current, new, reverses: Vec::new() };
             let mut again = Vec::new();
-            let group = Group { roots, origin: &Origin::default(), effects: &[effect], at: now() };
+            let group = Group {
+                roots,
+                origin: &Origin::default(),
+                effects: &[effect],
+                at: now(),
+                tell: Telling(None),
+            };
             let applied = self.apply_either_way(writer, &group, &mut again);
             waiting.extend(again.into_iter().map(|(_, late)| late));
             match applied {

@@ -126,6 +126,18 @@ impl Workspace {
     /// # Errors
     /// Fails if the journal cannot be used.
     pub fn observe(&self, origin: &Origin, progress: &mut Progress<'_>) -> Result<Observed, FilesError> {
+        self.observe_each(&|_| origin.clone(), progress)
+    }
+
+    /// As [`Workspace::observe`], with whose doing a change is by its file.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be used.
+    pub fn observe_each(
+        &self,
+        origin: &dyn Fn(&str) -> Origin,
+        progress: &mut Progress<'_>,
+    ) -> Result<Observed, FilesError> {
         let roots = &self.inner.roots;
         let mut writer = self.writer();
         let Writer { journal, lookout, pruned, .. } = &mut *writer;
@@ -142,6 +154,7 @@ impl Workspace {
             journal.prune(at)?;
             *pruned = at;
         }
+        self.outdate(changed.iter().map(String::as_str));
         for path in &changed {
             // An editor should see it, if it has nothing unsaved there. What is no text by now cannot be shown.
             if let Ok(admitted) = roots.admit(path, Access::Read)
@@ -161,7 +174,7 @@ impl Lookout {
         &mut self,
         journal: &mut Journal,
         roots: &Roots,
-        origin: &Origin,
+        origin: &dyn Fn(&str) -> Origin,
         progress: &mut Progress<'_>,
     ) -> Result<(Observed, Vec<String>), FilesError> {
         let Some(observer) = &mut self.observer else { return Ok((Observed::default(), Vec::new())) };
@@ -292,13 +305,14 @@ fn is_ours(seen: &Seen) -> bool {
 fn record(
     journal: &mut Journal,
     found: &[Found],
-    origin: &Origin,
+    origin: &dyn Fn(&str) -> Origin,
     at: Moment,
     seen_until: Option<ChangeId>,
     changes: &mut Vec<ChangeId>,
 ) -> Result<(), FilesError> {
     let mut drafts = Vec::new();
-    for Found { seen, bytes } in found {
+    let origins: Vec<Origin> = found.iter().map(|found| origin(&found.seen.path)).collect();
+    for (Found { seen, bytes }, origin) in found.iter().zip(&origins) {
         // Another Bowline may have written the file since the last look: then this began with what that one left.
         let filter =
             Filter { path: Some(&seen.path), after: seen_until, limit: Some(1), ..Filter::default() };

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bowline_state::changes::{Change, ChangeId, FileState};
+use bowline_state::changes::{Change, ChangeId, FileState, Sorted, sorted};
 use bowline_state::diff::{self, FileDiff, Hunk};
 use bowline_state::paths::LexicalPath;
 use bowline_state::text::{self, Encoding};
@@ -61,6 +61,16 @@ impl Workspace {
             changes.drain(..changes.len().saturating_sub(last));
         }
         Ok(changes)
+    }
+
+    /// Returns the files that a session changed in one of its turns, as far as that is in effect, by how it was learnt.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn turn_files(&self, session: &str, turn: u64) -> Result<Sorted, FilesError> {
+        let changes = self.changes(&Selection::turn(session, turn))?;
+        let edits = changes.iter().filter(|changed| changed.in_effect && changed.change.reverses.is_empty());
+        Ok(sorted(edits.map(|changed| &changed.change)))
     }
 
     /// Returns a change.

@@ -11,7 +11,7 @@ use bowline_state::undo::{self, CannotReverse, Content, Planned, Selection, Step
 
 use indexmap::IndexMap;
 
-use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied};
+use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied, Telling};
 use super::documents::{DocumentEvent, Documents};
 use super::editor::beside;
 use super::writing::{encode, settle_document};
@@ -85,7 +85,18 @@ pub(super) struct Plan {
     reverses: Vec<Reversal>,
     known_by: Option<String>,
     // Whether an open document has text that its file does not have.
-    unsaved: bool,
+    pub(super) unsaved: bool,
+}
+
+/// How changes are taken back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Meant<'a> {
+    pub(super) what: &'static str,
+    pub(super) hunks: Option<&'a [usize]>,
+    pub(super) origin: &'a Origin,
+    // One moment for all that is taken back at once: that is how a redo knows.
+    pub(super) at: Moment,
+    pub(super) tell: Telling<'a>,
 }
 
 impl Plan {
@@ -107,6 +118,30 @@ impl Workspace {
         self.session("").undo(selection, &Origin::default())
     }
 
+    /// Does so, and tells how many of how many files are done.
+    ///
+    /// # Errors
+    /// As [`Session::undo`].
+    pub fn undo_telling(
+        &self,
+        selection: &Selection,
+        tell: &dyn Fn(usize, usize),
+    ) -> Result<TakenBack, FilesError> {
+        self.session("").take_back(selection, &Origin::default(), Way::Undo, Telling(Some(tell)))
+    }
+
+    /// Takes back undos for the user, and tells how many of how many files are done.
+    ///
+    /// # Errors
+    /// As [`Session::redo`].
+    pub fn redo_telling(
+        &self,
+        selection: &Selection,
+        tell: &dyn Fn(usize, usize),
+    ) -> Result<TakenBack, FilesError> {
+        self.session("").take_back(selection, &Origin::default(), Way::Redo, Telling(Some(tell)))
+    }
+
     /// Takes back undos for the user, as [`Session::redo`] does, below the workspace's own roots.
     ///
     /// # Errors
@@ -122,7 +157,7 @@ impl Session {
     /// # Errors
     /// Returns why none was taken back, for instance that later edits touch the same lines.
     pub fn undo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
-        self.take_back(selection, origin, Way::Undo)
+        self.take_back(selection, origin, Way::Undo, Telling(None))
     }
 
     /// Takes back undos of the changes that are meant.
@@ -130,25 +165,54 @@ impl Session {
     /// # Errors
     /// As [`Session::undo`].
     pub fn redo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
-        self.take_back(selection, origin, Way::Redo)
+        self.take_back(selection, origin, Way::Redo, Telling(None))
     }
 
-    fn take_back(&self, selection: &Selection, origin: &Origin, way: Way) -> Result<TakenBack, FilesError> {
+    fn take_back(
+        &self,
+        selection: &Selection,
+        origin: &Origin,
+        way: Way,
+        tell: Telling<'_>,
+    ) -> Result<TakenBack, FilesError> {
         let workspace = &self.workspace;
         let mut writer = workspace.writer();
         workspace.recover_interrupted(&mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
-        let Chosen { files: by_file, left, selection } = self.chosen(&writer.journal, selection, way)?;
-        let (what, hunks) = (way.word(), way.hunks(&selection));
+        let Chosen { files: mut by_file, left, selection } = self.chosen(&writer.journal, selection, way)?;
+        let meant = Meant { what: way.word(), hunks: way.hunks(&selection), origin, at: now(), tell };
+        let mut files = self.make_room(&mut writer, &by_file, &meant)?;
+        files.iter().for_each(|cleared| _ = by_file.shift_remove(&cleared.path));
+        match self.take_back_files(&mut writer, &by_file, &meant) {
+            Ok(rest) => {
+                files.extend(rest);
+                Ok(TakenBack { files, left })
+            }
+            Err(error) => {
+                self.fill_room(&mut writer, &files, &meant);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes back changes of files, all or none.
+    fn take_back_files(
+        &self,
+        writer: &mut Writer,
+        by_file: &IndexMap<String, Vec<Change>>,
+        meant: &Meant<'_>,
+    ) -> Result<Vec<Reversed>, FilesError> {
+        let workspace = &self.workspace;
         for _ in 0..ATTEMPTS {
             let mut documents = workspace.documents();
             let mut plans = Vec::new();
             let mut bytes = 0;
-            for (path, changes) in &by_file {
-                let plan = self.plan(&writer.journal, &documents, path, changes, hunks)?;
+            for (path, changes) in by_file {
+                let plan = self.plan(&writer.journal, &documents, path, changes, meant.hunks)?;
                 bytes += plan.bytes();
                 if bytes > MAX_AT_ONCE {
-                    return Err(FilesError::TooMuchAtOnce { what, files: by_file.len(), cap: MAX_AT_ONCE });
+                    let (what, files) = (meant.what, by_file.len());
+                    return Err(FilesError::TooMuchAtOnce { what, files, cap: MAX_AT_ONCE });
                 }
                 plans.push(plan);
             }
@@ -156,16 +220,16 @@ impl Session {
             let unsaved = plans.iter().filter(|plan| plan.unsaved).map(|plan| plan.admitted.canonical());
             let unsaved: Vec<String> = unsaved.map(str::to_owned).collect();
             let done = if unsaved.is_empty() {
-                self.reverse(&mut writer, &mut documents, plans, origin)
+                self.reverse(writer, &mut documents, plans, meant)
             } else {
                 let save = |path: &String| {
-                    workspace.save_open(&mut writer, &mut documents, &self.roots, path).map(|_| ())
+                    workspace.save_open(writer, &mut documents, &self.roots, path).map(|_| ())
                 };
                 // And then planned anew.
                 unsaved.iter().try_for_each(save).and(Err(NotApplied::Raced))
             };
             match done {
-                Ok(files) => return Ok(TakenBack { files, left }),
+                Ok(files) => return Ok(files),
                 Err(NotApplied::Raced) => {}
                 Err(NotApplied::Failed(error)) => return Err(error),
             }
@@ -245,14 +309,14 @@ impl Session {
         Ok(Plan { admitted, current, planned, reverses, known_by, unsaved })
     }
 
-    fn reverse(
+    pub(super) fn reverse(
         &self,
         writer: &mut Writer,
         documents: &mut MutexGuard<'_, Documents>,
         plans: Vec<Plan>,
-        origin: &Origin,
+        meant: &Meant<'_>,
     ) -> Result<Vec<Reversed>, NotApplied> {
-        let at = now();
+        let Meant { origin, at, tell, .. } = *meant;
         let mut effects = Vec::new();
         let mut shown = Vec::new();
         let mut unchanged = Vec::new();
@@ -275,7 +339,7 @@ impl Session {
                 reverses: plan.reverses,
             });
         }
-        let group = Group { roots: &self.roots, origin, effects: &effects, at };
+        let group = Group { roots: &self.roots, origin, effects: &effects, at, tell };
         let applied = self.workspace.apply(writer, &group)?;
         let mut reversed = Vec::new();
         for ((effect, known_by), applied) in effects.iter().zip(shown).zip(applied) {
@@ -396,7 +460,7 @@ fn show(documents: &mut Documents, known_by: &str, new: Option<&NewFile>, stat: 
 }
 
 /// Records that a change was taken back which somebody had taken back by hand.
-fn note_unchanged(
+pub(super) fn note_unchanged(
     writer: &mut Writer,
     admitted: &Admitted,
     current: Option<&Current>,

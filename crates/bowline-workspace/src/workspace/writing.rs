@@ -11,7 +11,7 @@ use bowline_state::paths::{Access, Protection};
 use bowline_state::text::{self, Decoded, Encoding, Format, NotText};
 use rustix::fs::Stat;
 
-use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied};
+use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied, Telling};
 use super::documents::{DocumentEvent, Documents};
 use super::reading::document_version;
 use super::{Session, Writer, now};
@@ -177,7 +177,8 @@ impl Session {
             let known_by = documents.find(&admitted);
             let canonical = admitted.canonical().to_owned();
             let effect = Effect { admitted, current: Some(current), new: None, reverses: Vec::new() };
-            let group = Group { roots: &self.roots, origin, effects: &[effect], at: now() };
+            let group =
+                Group { roots: &self.roots, origin, effects: &[effect], at: now(), tell: Telling(None) };
             match workspace.apply(&mut writer, &group) {
                 Ok(applied) => {
                     if let Some(path) = known_by {
@@ -306,7 +307,8 @@ impl Session {
         if !held {
             let new = Some(NewFile { bytes, mode: None });
             let effect = Effect { admitted, current, new, reverses: Vec::new() };
-            let group = Group { roots: &self.roots, origin, effects: &[effect], at: now() };
+            let group =
+                Group { roots: &self.roots, origin, effects: &[effect], at: now(), tell: Telling(None) };
             let applied = self.workspace.apply(writer, &group)?;
             for applied in applied {
                 change = Some(applied.change);
@@ -384,9 +386,12 @@ pub(super) fn settle_document(
     text: &Arc<String>,
     stat: Option<&Stat>,
 ) {
-    let Some(document) = documents.get_mut(path) else { return };
-    let before = document.text().clone();
-    document.settle(text.clone(), stat.map(disk::version));
+    let settled = documents.alter(path, |document| {
+        let before = document.text().clone();
+        document.settle(text.clone(), stat.map(disk::version));
+        before
+    });
+    let Some(before) = settled else { return };
     documents.identify(path, stat);
     documents.tell_edited(path, &before);
 }
