@@ -115,6 +115,10 @@ pub struct Settings {
     pub name: Implementation,
     /// Whether changes on disk that did not pass through the host are looked for.
     pub observe: bool,
+    /// Whether whoever works here can change files only through the host and its commands: Bowline's own agent, for one, or
+    /// the client of an MCP server of ours. Then what is found changed on disk while no command runs is the user's doing and
+    /// belongs to no turn. Of other agents nobody can say that: what changes in their turns is laid to the turn, as observed.
+    pub writes_here_only: bool,
     /// What one message may take, and how much may wait.
     pub limits: Limits,
     /// Who hears every message between the host and the agents that it starts.
@@ -137,6 +141,7 @@ impl Settings {
             more_roots: Vec::new(),
             name: Implementation::new("bowline", env!("CARGO_PKG_VERSION")),
             observe: true,
+            writes_here_only: false,
             limits: Limits::DEFAULT,
             tap: None,
             greeting: None,
@@ -162,6 +167,8 @@ pub(crate) struct Shared {
     pub(crate) describing: Semaphore,
     // How many turns go on.
     pub(crate) turns: AtomicUsize,
+    // How many commands run whose changes were not looked for yet.
+    pub(crate) commands: AtomicUsize,
     // The names of the sessions that are open.
     names: Mutex<HashSet<String>>,
 }
@@ -277,6 +284,7 @@ impl Host {
             observing,
             describing: Semaphore::new(MAX_DESCRIBING),
             turns: AtomicUsize::new(0),
+            commands: AtomicUsize::new(0),
             names: Mutex::default(),
         };
         Self { shared: Arc::new(shared), offer }

@@ -29,5 +29,5 @@ pub use connection::{Connection, SessionOptions};
 pub use error::HostError;
 pub use front_end::{Event, FrontEnd, Quiet};
 pub use host::{Host, Offer, Places, Settings};
-pub use local::LocalSession;
+pub use local::{Act, Found, Judged, LocalSession};
 pub use session::{Session, TurnEnd};

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use bowline_state::changes::Origin;
 use bowline_state::failure::Failure;
 use bowline_state::lines::Window;
 use bowline_state::schema::v1::{SessionId, TerminalId};
@@ -24,8 +23,12 @@ use bowline_workspace::workspace as engine;
 use crate::error::HostError;
 use crate::front_end::Event;
 use crate::host::{Host, Offer};
-use crate::operations::{Asking, blocking, files, looking, observe, start_observing, terminals};
-use crate::session::Held;
+use crate::operations::{Asking, blocking, files, looking, start_observing, terminals};
+use crate::session::{Counted, Held};
+
+mod passing;
+
+pub use passing::{Act, Found, Judged};
 
 /// A session without an agent at the other end of a wire. Clones are the same one; with the last of them it ends.
 ///
@@ -42,6 +45,10 @@ struct Inner {
     offer: Offer,
     // How whoever works in it calls itself.
     agent: Mutex<Option<String>>,
+    // The turn that is going on, if whoever works in it has such.
+    turn: Mutex<Option<Counted>>,
+    // What was asked for, and is for another client to answer.
+    asked: Mutex<passing::Waiting>,
 }
 
 impl Host {
@@ -54,11 +61,21 @@ impl Host {
         let (shared, id) = (self.shared.clone(), SessionId::new(name));
         let its = id.clone();
         let name = blocking(move || shared.new_name(&its)).await??;
+        self.local(id, name, agent).await
+    }
+
+    async fn local(
+        &self,
+        id: SessionId,
+        name: String,
+        agent: Option<String>,
+    ) -> Result<LocalSession, HostError> {
         let files = self.shared.workspace.session(&name);
         let held = Arc::new(Held::new(id, self.shared.clone(), files));
         held.started().await?;
         held.show(Event::SessionOpened { session: &held.id, name: held.name() });
-        Ok(LocalSession { inner: Arc::new(Inner { held, offer: self.offer(), agent: Mutex::new(agent) }) })
+        let (agent, turn, asked) = (Mutex::new(agent), Mutex::default(), Mutex::default());
+        Ok(LocalSession { inner: Arc::new(Inner { held, offer: self.offer(), agent, turn, asked }) })
     }
 }
 
@@ -95,6 +112,37 @@ impl LocalSession {
     /// Ends it: commands are killed, what waits is cancelled, what it saw is forgotten.
     pub async fn end(&self) {
         self.inner.held.end().await;
+    }
+
+    /// Records that an editor, which has approved it itself, is about to write a file, as
+    /// [`engine::Session::editor_writes`] does, in the log, too. To be called before the editor is asked to.
+    ///
+    /// # Errors
+    /// Returns why it could not be recorded. Then the editor should not be asked.
+    pub async fn editor_writes(
+        &self,
+        path: &str,
+        had: Option<String>,
+        written: String,
+        turn: Option<u64>,
+        call: Option<&str>,
+    ) -> Result<engine::EditorWrite, Failure> {
+        let (path, origin) = (path.to_owned(), self.files().origin(turn, call));
+        self.run(call, |held, asking| files::editor_writes(held, asking, path, had, written, origin)).await
+    }
+
+    /// Records that an editor did not write after all.
+    ///
+    /// # Errors
+    /// Returns why it could not be recorded.
+    pub async fn editor_did_not_write(
+        &self,
+        write: engine::EditorWrite,
+        turn: Option<u64>,
+        call: Option<&str>,
+    ) -> Result<(), Failure> {
+        let origin = self.files().origin(turn, call);
+        self.run(call, |held, asking| files::editor_did_not_write(held, asking, write, origin)).await
     }
 
     /// Does something as long as somebody waits for it.
@@ -198,14 +246,7 @@ impl Terminals for LocalSession {
         offered(self.inner.offer.terminal, "running commands")?;
         self.run(None, |held, asking| async move {
             // What the command changes is told apart from what was changed before.
-            let shared = &held.shared;
-            let observed = match start_observing(shared).await {
-                Ok(()) if shared.turns.load(Ordering::Relaxed) == 0 => {
-                    observe(shared, Origin::default()).await.map(drop)
-                }
-                started => started,
-            };
-            if let Err(error) = observed {
+            if let Err(error) = start_observing(&held.shared).await {
                 held.show(Event::Notice { text: &error.to_string() });
             }
             let cancel = asking.cancel.clone();

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use bowline_state::audit::{Action, Decision, Entry, Subject};
@@ -24,6 +25,7 @@ use crate::session::{Held, Turn};
 pub(crate) mod elicitation;
 pub(crate) mod files;
 pub(crate) mod looking;
+pub(crate) mod passing;
 pub(crate) mod permission;
 pub(crate) mod terminals;
 
@@ -217,6 +219,23 @@ pub(crate) async fn start_observing(shared: &Arc<Shared>) -> Result<(), HostErro
     shared.observing.get_or_try_init(start).await.copied()
 }
 
+impl Shared {
+    /// Says whether what is found changed on disk now can only be the user's doing.
+    pub(crate) fn is_by_user(&self) -> bool {
+        self.settings.writes_here_only && self.commands.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Looks for what was changed before a command begins, as far as that is nobody's, so that it is not laid to the command.
+pub(crate) async fn look_before_command(shared: &Arc<Shared>) {
+    let is_idle = shared.turns.load(Ordering::Relaxed) == 0 && shared.commands.load(Ordering::Relaxed) == 0;
+    if (is_idle || shared.is_by_user())
+        && let Err(error) = observe(shared, Origin::default()).await
+    {
+        shared.front_end.show(Event::Notice { text: &error.to_string() });
+    }
+}
+
 /// Returns what to tell of files that no message can name.
 fn unnamed(count: u64) -> Option<String> {
     let names = match count {
@@ -229,6 +248,14 @@ fn unnamed(count: u64) -> Option<String> {
 
 /// Looks for what changed on disk beside the host since the last look, and records it as `origin`'s doing.
 pub(crate) async fn observe(shared: &Arc<Shared>, origin: Origin) -> Result<Vec<ChangeId>, HostError> {
+    observe_each(shared, Box::new(move |_| origin.clone())).await
+}
+
+/// Whose doing a change is, by its file.
+pub(crate) type Whose = Box<dyn Fn(&str) -> Origin + Send>;
+
+/// As [`observe`], with whose doing a change is by its file.
+pub(crate) async fn observe_each(shared: &Arc<Shared>, whose: Whose) -> Result<Vec<ChangeId>, HostError> {
     if !shared.settings.observe || shared.observing.get().is_none() {
         return Ok(Vec::new());
     }
@@ -238,12 +265,12 @@ pub(crate) async fn observe(shared: &Arc<Shared>, origin: Origin) -> Result<Vec<
             its.front_end.progress("looking for changes on disk", files);
             ControlFlow::Continue(())
         };
-        let observed = its.workspace.observe(&origin, &mut progress)?;
+        let observed = its.workspace.observe_each(&whose, &mut progress)?;
         for id in &observed.changes {
             let change = its.workspace.change(*id)?;
             let mut entry = Entry::new(now(), Action::Observed);
-            (entry.session, entry.turn, entry.call) =
-                (origin.session.clone(), origin.turn, origin.call.clone());
+            let origin = change.origin;
+            (entry.session, entry.turn, entry.call) = (origin.session, origin.turn, origin.call);
             entry.subject = Subject::Path { asked: change.path, resolved: None };
             (entry.before, entry.after) =
                 (change.before.map(|state| state.hash), change.after.map(|state| state.hash));

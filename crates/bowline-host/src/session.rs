@@ -1,5 +1,7 @@
 //! One session of an agent: its files, its terminals, what it has said so far, and its turns.
 
+mod followed;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,6 +22,7 @@ use crate::error::HostError;
 use crate::front_end::Event;
 use crate::host::Shared;
 use crate::operations::{self, blocking};
+use followed::Followed;
 
 /// A session. Clones are the same one. When its connection ends, its commands are killed.
 #[derive(Debug, Clone)]
@@ -38,6 +41,7 @@ pub(crate) struct Held {
     turn: watch::Sender<Turn>,
     // The commands of the turn that is going on. Invariant: at most as many as there may be terminals, but for ended ones.
     commands: Mutex<Vec<(Option<u64>, TerminalId)>>,
+    pub(crate) followed: Followed,
 }
 
 impl std::fmt::Debug for Held {
@@ -89,6 +93,7 @@ impl Held {
             accumulator: Mutex::new(SessionAccumulator::with_options(options)),
             turn: watch::Sender::new(Turn::default()),
             commands: Mutex::default(),
+            followed: Followed::default(),
         }
     }
 
@@ -108,7 +113,7 @@ impl Held {
     }
 
     /// Kills the commands of a turn that was cancelled. Their terminals stay, for the agent to look at and to release.
-    async fn kill_commands(&self, turn: u64) {
+    pub(crate) async fn kill_commands(&self, turn: u64) {
         // The next turn may have begun, and keeps its own.
         let commands: Vec<(Option<u64>, TerminalId)> = {
             let mut all = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
@@ -205,21 +210,21 @@ impl Held {
         self.accumulator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn entry(&self, action: Action, turn: Option<u64>) -> Entry {
+    pub(crate) fn entry(&self, action: Action, turn: Option<u64>) -> Entry {
         let mut entry = Entry::new(operations::now(), action);
         (entry.session, entry.turn) = (Some(self.name().to_owned()), turn);
         entry
     }
 
     /// Looks for changes on disk. That this fails is told, and keeps nobody from working.
-    async fn look(&self, origin: Origin) -> Vec<ChangeId> {
+    pub(crate) async fn look(&self, origin: Origin) -> Vec<ChangeId> {
         operations::observe(&self.shared, origin).await.unwrap_or_else(|error| {
             self.show(Event::Notice { text: &error.to_string() });
             Vec::new()
         })
     }
 
-    fn begin_turn(&self) -> Result<u64, HostError> {
+    pub(crate) fn begin_turn(&self) -> Result<u64, HostError> {
         let mut begun = None;
         self.turn.send_if_modified(|turn| {
             if turn.state != TurnState::Idle {
@@ -233,13 +238,15 @@ impl Held {
             TurnState::Over => HostError::Ended,
             _ => HostError::Busy,
         })?;
+        // What was said between turns is not the beginning of what is said in this one.
+        self.accumulator().turn_boundary();
         // What was approved between turns, and not used, is void.
         self.shared.approvals.end_turn(&Holder { session: self.name().to_owned(), turn: None });
         Ok(begun)
     }
 
     /// Ends the turn: what was approved for it is void, what it changed is looked for, and the log is made durable.
-    async fn end_turn(
+    pub(crate) async fn end_turn(
         self: &Arc<Self>,
         turn: u64,
         stop: Option<StopReason>,
@@ -253,7 +260,13 @@ impl Held {
         });
         self.shared.approvals.end_turn(&holder);
         self.accumulator().turn_boundary();
-        let observed = self.look(origin).await;
+        self.followed.settle(&self.terminals).await;
+        let observed = if self.shared.is_by_user() {
+            self.look(Origin::default()).await;
+            Vec::new()
+        } else {
+            self.look(origin).await
+        };
         let mut entry = self.entry(Action::TurnEnd, Some(turn));
         entry.reason = stop.map(|stop| format!("{stop:?}"));
         if stop == Some(StopReason::Cancelled) {
@@ -268,6 +281,24 @@ impl Held {
         // It has ended, also if that cannot be recorded.
         self.show(Event::TurnEnded { session: &self.id, turn, stop, observed: &observed });
         recorded.map(|()| observed)
+    }
+
+    /// Cancels the turn that is going on, if there is one: every question of it is withdrawn. Returns its number.
+    pub(crate) fn cancel_turn(&self) -> Option<u64> {
+        let mut number = None;
+        self.turn.send_if_modified(|turn| {
+            let running = turn.state == TurnState::Running;
+            if running {
+                turn.state = TurnState::Cancelled;
+                number = Some(turn.number);
+            }
+            running
+        });
+        if number.is_some() {
+            self.accumulator().cancel_open_calls();
+            self.shared.approvals.end_turn(&self.holder(self.now()));
+        }
+        number
     }
 
     /// Ends the session: commands are killed, what waits is cancelled, what it saw is forgotten.
@@ -397,25 +428,21 @@ impl Session {
     /// Cancels the turn that is going on: every question of it is withdrawn, its commands are killed, and the agent is told.
     /// The prompt ends when the agent answers it.
     pub fn cancel(&self) {
-        let cancelled = self.held.turn.send_if_modified(|turn| {
-            let running = turn.state == TurnState::Running;
-            if running {
-                turn.state = TurnState::Cancelled;
-            }
-            running
-        });
-        if cancelled {
-            self.held.accumulator().cancel_open_calls();
-            self.held.shared.approvals.end_turn(&self.held.holder(self.held.now()));
-        }
+        self.held.cancel_turn();
     }
 }
 
 /// Counts a turn as long as it goes on.
-struct Counted(Arc<Shared>);
+pub(crate) struct Counted(Arc<Shared>);
+
+impl std::fmt::Debug for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counted").finish_non_exhaustive()
+    }
+}
 
 impl Counted {
-    fn new(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
         shared.turns.fetch_add(1, Ordering::Relaxed);
         Self(shared.clone())
     }

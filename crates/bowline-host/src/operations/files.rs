@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bowline_state::audit::{Action, Decision, Subject};
-use bowline_state::changes::ContentHash;
+use bowline_state::changes::{ContentHash, Origin};
 use bowline_state::claims::call_for;
 use bowline_state::failure::{Failure, quote};
 use bowline_state::grants::Deed;
@@ -20,7 +20,7 @@ use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{Cleared, Request};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::Admitted;
-use bowline_workspace::workspace::{Agreed, Preview, ReadText, Written};
+use bowline_workspace::workspace::{Agreed, EditorWrite, Preview, ReadText, Written};
 
 use super::{Asking, Operating, blocking, clear};
 use crate::front_end::Event;
@@ -320,4 +320,48 @@ fn finish_write(
             Err(operating.fail(error.into()))
         }
     }
+}
+
+/// Records a write that an editor does itself.
+pub(crate) async fn editor_writes(
+    held: Arc<Held>,
+    asking: Asking,
+    path: String,
+    had: Option<String>,
+    written: String,
+    origin: Origin,
+) -> Result<EditorWrite, Failure> {
+    blocking(move || {
+        let mut operating = Operating::new(held.clone(), Action::Write, asking.call)
+            .on(Subject::Path { asked: path.clone(), resolved: None });
+        operating.entry().turn = origin.turn;
+        operating.entry().bytes = Some(written.len() as u64);
+        match held.files.editor_writes(&path, had.as_deref(), &written, &origin) {
+            Ok(write) => {
+                operating.entry().reason = Some("the editor writes".to_owned());
+                operating.record(Decision::Allowed)?;
+                Ok(write)
+            }
+            Err(error) => Err(operating.fail(error.into())),
+        }
+    })
+    .await?
+}
+
+/// Records that an editor did not write after all.
+pub(crate) async fn editor_did_not_write(
+    held: Arc<Held>,
+    asking: Asking,
+    write: EditorWrite,
+    origin: Origin,
+) -> Result<(), Failure> {
+    blocking(move || {
+        let mut operating = Operating::new(held.clone(), Action::Write, asking.call)
+            .on(Subject::Path { asked: write.path.clone(), resolved: None });
+        operating.entry().turn = origin.turn;
+        operating.entry().reason = Some("the editor did not write".to_owned());
+        held.files.editor_did_not_write(&write, &origin).map_err(Failure::from)?;
+        operating.record(Decision::Failed)
+    })
+    .await?
 }

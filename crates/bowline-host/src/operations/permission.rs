@@ -36,35 +36,8 @@ pub(crate) async fn request(
 ) -> Result<RequestPermissionResponse, Failure> {
     let id = &request.tool_call.tool_call_id;
     let call = ToolCallView::described(held.snapshot().tool_call(id), &request.tool_call);
-    let call_id = id.0.to_string();
-    held.shared.approvals.supersede(held.name(), &call_id);
-    let mut operating = Operating::new(held.clone(), Action::Permission, Some(call_id.clone()))
-        .on(Subject::Text(call.title.to_string()));
-    let its = held.clone();
-    let title = if call.title.is_empty() { "a tool call".to_owned() } else { call.title.to_string() };
-    let place = held
-        .shared
-        .describing
-        .acquire()
-        .await
-        .map_err(|closed| Failure::Internal { reason: closed.to_string() })?;
-    let Described { items, deeds, wrong } = blocking(move || describe(&its, &call)).await?;
-    drop(place);
-    if let [item] = items.as_slice() {
-        operating.entry().subject = Subject::from(&item.operation.target);
-    }
-    let superseded = call_id.clone();
-    let asked = Request {
-        holder: operating.holder(),
-        call: Some(call_id),
-        agent,
-        occasion: Occasion::Request,
-        title,
-        items,
-        warnings: wrong.into_iter().chain(lacking(&request.options)).collect(),
-        offers: Offer::all(&request.options),
-        deeds,
-    };
+    let superseded = id.0.to_string();
+    let (mut operating, asked) = asked(held, agent, call, &request.options).await?;
     let cleared = clear(&mut operating, &asked, cx.cancel()).await;
     let cancelled_here = cx.cancel().is_fired();
     let chosen = operating.chosen.take();
@@ -99,9 +72,48 @@ pub(crate) async fn request(
     .await?
 }
 
+/// Returns what a tool call that an agent asks about would do, as it is judged and asked about. What was approved for the
+/// call before is void.
+pub(super) async fn asked(
+    held: Arc<Held>,
+    agent: Option<String>,
+    call: ToolCallView,
+    options: &[PermissionOption],
+) -> Result<(Operating, Request), Failure> {
+    let call_id = call.id.0.to_string();
+    held.shared.approvals.supersede(held.name(), &call_id);
+    let mut operating = Operating::new(held.clone(), Action::Permission, Some(call_id.clone()))
+        .on(Subject::Text(call.title.to_string()));
+    let its = held.clone();
+    let title = if call.title.is_empty() { "a tool call".to_owned() } else { call.title.to_string() };
+    let place = held
+        .shared
+        .describing
+        .acquire()
+        .await
+        .map_err(|closed| Failure::Internal { reason: closed.to_string() })?;
+    let Described { items, deeds, wrong } = blocking(move || describe(&its, &call)).await?;
+    drop(place);
+    if let [item] = items.as_slice() {
+        operating.entry().subject = Subject::from(&item.operation.target);
+    }
+    let request = Request {
+        holder: operating.holder(),
+        call: Some(call_id),
+        agent,
+        occasion: Occasion::Request,
+        title,
+        items,
+        warnings: wrong.into_iter().chain(lacking(options)).collect(),
+        offers: Offer::all(options),
+        deeds,
+    };
+    Ok((operating, request))
+}
+
 /// Returns the outcome that allows it and nothing more. What holds for longer is remembered here, not by the agent: its
 /// idea of always may be wider. A person who was told that there is only always has said yes to that.
-fn allowed(options: &[PermissionOption], cleared: &Cleared) -> Option<RequestPermissionOutcome> {
+pub(super) fn allowed(options: &[PermissionOption], cleared: &Cleared) -> Option<RequestPermissionOutcome> {
     if let Cleared::Person { option: Some(id), .. } = cleared {
         return chosen_one(options, id, Choice::Allow);
     }
@@ -130,12 +142,12 @@ fn lacking(options: &[PermissionOption]) -> Option<String> {
     }
 }
 
-fn denied(options: &[PermissionOption]) -> RequestPermissionOutcome {
+pub(super) fn denied(options: &[PermissionOption]) -> RequestPermissionOutcome {
     answer(options, Decision::Deny(Lifetime::Once)).unwrap_or(RequestPermissionOutcome::Cancelled)
 }
 
 /// Returns why it was denied, for agents that look: the protocol has no place for it.
-fn why_not(why: String) -> Meta {
+pub(super) fn why_not(why: String) -> Meta {
     let mut meta = Meta::new();
     meta.insert("bowline".to_owned(), serde_json::json!({ "reason": why }));
     meta
@@ -160,17 +172,17 @@ fn describe(held: &Held, call: &ToolCallView) -> Described {
     for claim in claims(call) {
         match claim {
             Claim::Read { path } => {
-                let (item, deed) = on_file(held, Kind::Read, path);
+                let (item, deed) = on_file(held, Kind::Read, absolute(held, path));
                 items.push(item);
                 deeds.extend(deed);
             }
             Claim::Delete { path } => {
-                let (item, deed) = on_file(held, Kind::Delete, path);
+                let (item, deed) = on_file(held, Kind::Delete, absolute(held, path));
                 items.push(item);
                 deeds.extend(deed);
             }
             Claim::Write { path, text } => {
-                let written = write(held, path.clone(), text, &mut room);
+                let written = write(held, absolute(held, path.clone()), text, &mut room);
                 items.push(written.item);
                 deeds.extend(written.deed);
                 if written.is_wrong {
@@ -209,10 +221,19 @@ fn describe(held: &Held, call: &ToolCallView) -> Described {
     Described { items, deeds, wrong }
 }
 
+/// Returns the path that an agent means. The input of a tool may name a file from the session's directory; `~` is for the
+/// tool to know.
+fn absolute(held: &Held, path: String) -> String {
+    if path.is_empty() || path.starts_with(['/', '~']) {
+        return path;
+    }
+    format!("{}/{path}", held.files.roots().cwd())
+}
+
 /// A write as it would be.
-struct Written {
-    item: Item,
-    deed: Option<Deed>,
+pub(super) struct Written {
+    pub(super) item: Item,
+    pub(super) deed: Option<Deed>,
     /// Whether the file does not have what it is said to have.
     is_wrong: bool,
 }
@@ -221,7 +242,7 @@ fn access(kind: Kind) -> Access {
     if kind == Kind::Read { Access::Read } else { Access::Write }
 }
 
-fn on_file(held: &Held, kind: Kind, path: String) -> (Item, Option<Deed>) {
+pub(super) fn on_file(held: &Held, kind: Kind, path: String) -> (Item, Option<Deed>) {
     match held.files.admit(&path, access(kind)) {
         Ok(admitted) => {
             let (path, file) = (admitted.canonical().to_owned(), admitted.file_id());
@@ -237,7 +258,7 @@ fn on_file(held: &Held, kind: Kind, path: String) -> (Item, Option<Deed>) {
 }
 
 /// Returns a write as it would be, bound to that; or, where that cannot be told, as the agent shows it.
-fn write(held: &Held, path: String, text: Option<NewText>, room: &mut usize) -> Written {
+pub(super) fn write(held: &Held, path: String, text: Option<NewText>, room: &mut usize) -> Written {
     let (item, _) = on_file(held, Kind::Write, path.clone());
     let Some(text) = text else { return Written { item, deed: None, is_wrong: false } };
     // What the file holds now, whatever the agent believes.

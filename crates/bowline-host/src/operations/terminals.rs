@@ -1,5 +1,6 @@
 //! Running commands for an agent.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -22,7 +23,7 @@ use bowline_wire::ClientContext;
 use bowline_workspace::approvals::Request;
 use bowline_workspace::terminals::Asked;
 
-use super::{Asking, Operating, blocking, clear, now, observe};
+use super::{Asking, Operating, blocking, clear, look_before_command, now, observe};
 use crate::front_end::Event;
 use crate::host::Shared;
 use crate::session::Held;
@@ -86,6 +87,8 @@ pub(crate) async fn start(held: Arc<Held>, asking: Asking, asked: Asked) -> Resu
         Ok((operating, prepared))
     })
     .await??;
+    look_before_command(&held.shared).await;
+    let running = Running::new(&held.shared);
     match held.terminals.start(prepared).await {
         Ok(id) => {
             held.runs(operating.holder().turn, id.clone());
@@ -101,7 +104,10 @@ pub(crate) async fn start(held: Arc<Held>, asking: Asking, asked: Asked) -> Resu
             });
             let exit = held.terminals.exit(&id);
             let following = Following::new(&held, id.clone(), &command, &mut operating);
+            let looking = held.followed.add(id.clone());
             tokio::spawn(async move {
+                // In this order: who waits for the look finds that the command runs no more.
+                let (_looking, _running) = (looking, running);
                 // A terminal that was released has been killed; its end is recorded there.
                 if let Ok(exit) = exit.await {
                     following.ended(exit).await;
@@ -113,9 +119,25 @@ pub(crate) async fn start(held: Arc<Held>, asking: Asking, asked: Asked) -> Resu
     }
 }
 
+/// Counts a command until what it changed was looked for.
+struct Running(Arc<Shared>);
+
+impl Running {
+    fn new(shared: &Arc<Shared>) -> Self {
+        shared.commands.fetch_add(1, Ordering::Relaxed);
+        Self(shared.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.commands.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Returns a command bound to all that it does: what every command has in its environment is left out, and so is what
 /// does no harm.
-fn deed(command: &Command) -> Deed {
+pub(super) fn deed(command: &Command) -> Deed {
     let harmful = |(name, value): &&(String, String)| environment(name, value) != EnvironmentRisk::Harmless;
     Deed::Run {
         invocation: canonical(&command.invocation),
