@@ -12,6 +12,7 @@ mod error;
 mod guard;
 mod handler;
 mod legacy;
+mod over_acp;
 mod restarts;
 mod ring;
 mod server;
@@ -23,7 +24,8 @@ mod stdio;
 mod streamable;
 
 pub use error::McpError;
-pub use servers::{MAX_SERVERS, McpTool, ServerStatus, Servers, State};
+pub use over_acp::{OverAcp, Told};
+pub use servers::{MAX_SERVERS, McpTool, ServerStatus, Servers, State, WorkspaceServer};
 pub use settings::Settings;
 pub use spec::{Reach, ServerSpec, SpecError};
 

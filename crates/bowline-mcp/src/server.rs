@@ -19,20 +19,25 @@ use bowline_workspace::terminals::Terminals;
 
 mod asking;
 mod commands;
+mod diagnosed;
 mod handler;
 mod http;
+mod lines;
 mod looking;
 mod reading;
 mod resources;
 mod session;
+mod shelf;
 mod specs;
 mod stdio;
 mod told;
+mod unreadable;
 mod writing;
 
 pub use asking::{Client, Decision};
 pub use http::{HttpServer, HttpSettings};
 pub use resources::{Described, News, Resources, file_uri};
+pub use shelf::{CHANGES, DIAGNOSTICS, Shelf};
 pub use specs::Offer;
 pub use stdio::serve;
 
@@ -89,6 +94,8 @@ pub struct Advice {
     pub writing: String,
     /// Where something may not be run.
     pub running: String,
+    /// Where something may not be written because of its name. If it is empty, `writing` holds.
+    pub protected: String,
 }
 
 /// A server, ready to be served: what opens places, and how it presents itself.

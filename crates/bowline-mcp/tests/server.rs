@@ -8,23 +8,34 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bowline_mcp::server::{Advice, Offer, Place, Server, Settings, serve};
+use bowline_mcp::server::{
+    Advice, DIAGNOSTICS, Offer, Place, Resources, Server, Settings, Shelf, file_uri, serve,
+};
+use bowline_state::diagnostics::{Diagnostic, Range, Severity};
 use bowline_workspace::files::LocalFiles;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::terminals::{self, LocalTerminals, Supervisor};
 use bowline_workspace::workspace::{self, Workspace};
 use expect_test::expect;
-use rmcp::model::CallToolRequestParams;
-use rmcp::service::{RoleClient, RunningService, serve_client};
+use rmcp::ClientHandler;
+use rmcp::model::{
+    CallToolRequestParams, ReadResourceRequestParams, ResourceUpdatedNotificationParam,
+    SubscribeRequestParams,
+};
+use rmcp::service::{NotificationContext, RoleClient, RunningService, serve_client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::timeout;
 
 /// A place of this machine without rules before it.
 struct Bare {
     root: String,
     files: LocalFiles,
     terminals: LocalTerminals,
+    shelf: Shelf<LocalFiles>,
 }
 
 impl Place for Bare {
@@ -43,14 +54,37 @@ impl Place for Bare {
         &self.terminals
     }
 
+    fn resources(&self) -> Option<&dyn Resources> {
+        Some(&self.shelf)
+    }
+
     async fn close(&self) {
         self.terminals.release_all().await;
     }
 }
 
+/// What a client hears of resources.
+struct Hears(mpsc::UnboundedSender<String>);
+
+impl ClientHandler for Hears {
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.0.send(params.uri).unwrap();
+    }
+
+    async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.0.send("list".to_owned()).unwrap();
+    }
+}
+
 /// A client, and the project that it works in.
 struct Lab {
-    client: RunningService<RoleClient, ()>,
+    client: RunningService<RoleClient, Hears>,
+    heard: mpsc::UnboundedReceiver<String>,
+    workspace: Workspace,
     root: PathBuf,
     _scratch: TempDir,
 }
@@ -63,13 +97,16 @@ impl Lab {
         std::fs::write(root.join("a.txt"), "one\ntwo\nthree\n").unwrap();
         let (own, state) = (root.to_str().unwrap().to_owned(), scratch.path().join("state"));
         let roots = Roots::open(&RootSpec::writable(own.clone()), &[]).unwrap();
-        let opened = Workspace::open(roots, &state, workspace::Settings::default()).unwrap();
+        let workspace = Workspace::open(roots, &state, workspace::Settings::default()).unwrap().workspace;
+        let its = workspace.clone();
         let open = move |_| -> bowline_workspace::approvals::BoxFuture<'static, Result<Bare, String>> {
-            let session = opened.workspace.session("s1");
+            let session = its.session("s1");
             let supervisor = Supervisor::new(env!("CARGO_BIN_EXE_mcp-peer"), ["supervise"]);
             let settings = terminals::Settings::new(supervisor);
             let terminals = LocalTerminals::new(session.clone(), settings);
-            let place = Bare { root: own.clone(), files: LocalFiles::new(session), terminals };
+            let files = LocalFiles::new(session);
+            let shelf = Shelf::new(its.clone(), "s1", files.clone(), broadcast::Sender::new(16));
+            let place = Bare { root: own.clone(), files, terminals, shelf };
             Box::pin(std::future::ready(Ok(place)))
         };
         let settings = Settings {
@@ -82,8 +119,21 @@ impl Lab {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (reader, writer) = tokio::io::split(theirs);
         tokio::spawn(serve(server, reader, writer, std::future::pending()));
-        let client = serve_client((), ours).await.unwrap();
-        Self { client, root, _scratch: scratch }
+        let (hears, heard) = mpsc::unbounded_channel();
+        let client = serve_client(Hears(hears), ours).await.unwrap();
+        Self { client, heard, workspace, root, _scratch: scratch }
+    }
+
+    /// Waits for the next thing that the client hears.
+    async fn hear(&mut self) -> String {
+        let heard = timeout(Duration::from_secs(60), self.heard.recv()).await.expect("nothing is heard");
+        heard.unwrap().replace(self.root.to_str().unwrap(), "$ROOT")
+    }
+
+    async fn resource(&self, uri: &str) -> String {
+        let read = self.client.read_resource(ReadResourceRequestParams::new(uri)).await.unwrap();
+        let read = serde_json::to_value(read).unwrap();
+        read["contents"][0]["text"].as_str().unwrap().replace(self.root.to_str().unwrap(), "$ROOT")
     }
 
     async fn call(&self, name: &'static str, arguments: Value) -> String {
@@ -152,4 +202,45 @@ async fn every_tool_says_what_it_does_to_the_world() {
         terminal_output {"title":"Output of a command","readOnlyHint":true,"openWorldHint":false}
         kill_terminal {"title":"End a command","readOnlyHint":false,"destructiveHint":true,"idempotentHint":true,"openWorldHint":false}
     "#]].assert_eq(&text);
+}
+
+#[tokio::test]
+#[allow(deprecated, reason = "the revisions that are spoken here subscribe so")]
+async fn what_an_editor_does_and_knows_is_heard_and_read() {
+    let mut lab = Lab::new(Offer::Files).await;
+    let path = lab.root.join("a.txt").to_str().unwrap().to_owned();
+    let wrong = |message: &str| {
+        let (range, severity) = (Range::default(), Severity::Error);
+        vec![Diagnostic { range, severity, message: message.to_owned(), source: None, code: None }]
+    };
+    let opened = lab.workspace.open_document(&path).unwrap();
+    assert_eq!(lab.hear().await, "list");
+    for uri in [DIAGNOSTICS, &file_uri(&path)] {
+        lab.client.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
+    }
+    lab.workspace.change_document(&path, "typed\n".to_owned(), opened.revision).unwrap();
+    // What is told at once may be heard in any order.
+    let mut heard = [lab.hear().await, lab.hear().await];
+    heard.sort();
+    let mut text = format!("{}\n", heard.join(" "));
+    text += &lab.resource(&file_uri(&path)).await;
+    lab.workspace.share_diagnostics(&path, wrong("no such name")).unwrap();
+    lab.workspace.share_diagnostics(lab.root.join(".env").to_str().unwrap(), wrong("secret")).unwrap();
+    text += &format!("{} {}\n{}\n", lab.hear().await, lab.hear().await, lab.resource(DIAGNOSTICS).await);
+    lab.call("read_text_file", json!({ "path": "a.txt" })).await;
+    text += &lab.call("write_text_file", json!({ "path": "a.txt", "content": "written\n" })).await;
+    let mut heard = [lab.hear().await, lab.hear().await, lab.hear().await];
+    heard.sort();
+    text += &format!("{heard:?}\n{}\n", lab.resource(DIAGNOSTICS).await);
+    lab.workspace.close_document(&path).unwrap();
+    text += &lab.hear().await;
+    expect![[r#"
+        file://$ROOT/a.txt list
+        typed
+        bowline://diagnostics bowline://diagnostics
+        {"files":[{"path":"$ROOT/a.txt","uri":"file://$ROOT/a.txt","stale":false,"diagnostics":[{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":0}},"severity":"error","message":"no such name"}],"leftOut":0}],"filesLeftOut":0}
+        Wrote a.txt (1 line).
+        ["bowline://diagnostics", "file://$ROOT/a.txt", "list"]
+        {"files":[{"path":"$ROOT/a.txt","uri":"file://$ROOT/a.txt","stale":true,"diagnostics":[{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":0}},"severity":"error","message":"no such name"}],"leftOut":0}],"filesLeftOut":0}
+        list"#]].assert_eq(&text);
 }

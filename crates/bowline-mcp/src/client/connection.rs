@@ -23,6 +23,7 @@ use super::error::{Again, Failure, chain};
 use super::guard::{Guard, Line};
 use super::handler::{Handler, Shared};
 use super::legacy::{Legacy, LegacyError};
+use super::over_acp::Channel;
 use super::ring::Ring;
 use super::settings::Settings;
 use super::spec::Reach;
@@ -51,13 +52,17 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects. Dropped, it leaves nothing behind.
     pub(super) async fn open(reach: &Reach, settings: &Settings, ring: &Arc<Ring>) -> Result<Self, Failure> {
-        match Self::open_as(reach, settings, ring, ClientLifecycleMode::Initialize).await {
+        let modern = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] };
+        let (first, second) = match reach {
+            // There is no connection to shake hands on; servers that want it all the same are asked then.
+            Reach::Acp { .. } => (modern, ClientLifecycleMode::Initialize),
+            // Servers of the latest protocol may not know the handshake. Asking older ones the new way first would make
+            // some of them hang.
+            _ => (ClientLifecycleMode::Initialize, modern),
+        };
+        match Self::open_as(reach, settings, ring, first).await {
             Err(Refused::Handshake(failure)) => {
-                // Servers of the latest protocol may not know the handshake. Asking older ones the new way first would
-                // make some of them hang.
-                let preferred_versions = vec![ProtocolVersion::LATEST];
-                let modern = ClientLifecycleMode::Discover { preferred_versions };
-                Self::open_as(reach, settings, ring, modern).await.map_err(|_| failure)
+                Self::open_as(reach, settings, ring, second).await.map_err(|_| failure)
             }
             Err(Refused::Otherwise(failure)) => Err(failure),
             Ok(connection) => Ok(connection),
@@ -94,6 +99,16 @@ impl Connection {
                     }
                     LegacyError::NoEndpoint | LegacyError::Elsewhere(_) => Failure::lasting(chain(&why)),
                 })?;
+                let (running, line, cut) = serve(transport, mode, None).await?;
+                Ok(Self { running, line, cut, process: None, grace })
+            }
+            Reach::Acp { server } => {
+                let Some(over) = &settings.over_acp else {
+                    return Err(
+                        Failure::lasting("there is no client that it could be reached through").into()
+                    );
+                };
+                let transport = Channel::new(over.clone(), server.clone());
                 let (running, line, cut) = serve(transport, mode, None).await?;
                 Ok(Self { running, line, cut, process: None, grace })
             }
@@ -212,6 +227,10 @@ async fn serve<T: Transport<RoleClient> + 'static>(
         (ClientInitializeError::JsonRpcError(error), _) => {
             let message = display::line(&error.message, 300);
             Err(Refused::Handshake(Failure::lasting(format!("it refuses the handshake: {message}"))))
+        }
+        (ClientInitializeError::NoCompatibleProtocolVersion { .. }, _) => {
+            let message = display::line(&why.to_string(), 300);
+            Err(Refused::Handshake(Failure::lasting(format!("it does not speak MCP as expected: {message}"))))
         }
         (ClientInitializeError::TransportError { error, .. }, None) => Err(unreachable(&*error.error).into()),
         // A program that has ended takes its input along, or does not say why.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_state::mcp_tools::workspace::{self, Workspace};
 use bowline_state::mcp_tools::{self, CallOutput, Hints, Listed, MAX_TOOLS, Names};
 use bowline_state::schema::v1::ToolKind;
 use serde_json::{Map, Value};
@@ -69,6 +70,19 @@ pub struct McpTool {
     pub kind: ToolKind,
     /// What the server hints at.
     pub hints: Hints,
+}
+
+/// A server that is a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkspaceServer {
+    /// What it is called in names of tools, which no other is.
+    pub in_names: String,
+    /// What the user calls it.
+    pub name: String,
+    /// What it does.
+    pub serves: Workspace,
+    /// The names by which a model would call the tools that it has as a workspace.
+    pub tools: Vec<String>,
 }
 
 /// A server, for people.
@@ -197,6 +211,39 @@ impl Servers {
         let (_, entry, tool) = found.ok_or_else(|| McpError::UnknownTool(name.to_owned()))?;
         let snapshot = entry.snapshot.clone();
         call::call(&entry.name, snapshot, &self.settings, tool, arguments, progress).await
+    }
+
+    /// Returns the first server that is a workspace, by what it is called in names of tools, with the names of its tools that
+    /// are those of a workspace.
+    #[must_use]
+    pub fn workspace(&self) -> Option<WorkspaceServer> {
+        let found = |entry: &Entry| {
+            let serves = workspace::recognise(&entry.snapshot.borrow().tools)?;
+            Some((entry.in_names.clone(), entry.name.clone(), serves))
+        };
+        let (in_names, name, serves) = self.entries.iter().find_map(found)?;
+        let its = self.named(|listed| listed.tool.clone());
+        let its = its
+            .filter(|(_, entry, tool)| entry.in_names == in_names && workspace::ALL.contains(&tool.as_str()));
+        let tools = its.map(|(name, ..)| name).collect();
+        Some(WorkspaceServer { in_names, name, serves, tools })
+    }
+
+    /// Calls a tool of a server by what the server calls it; the server by what it is called in names of tools.
+    ///
+    /// # Errors
+    /// Returns why there is no answer, as [`call`](Self::call) does.
+    pub async fn call_of(
+        &self,
+        in_names: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        progress: impl FnMut(String) + Send,
+    ) -> Result<CallOutput, McpError> {
+        let entry = self.entries.iter().find(|entry| entry.in_names == in_names);
+        let entry = entry.ok_or_else(|| McpError::UnknownTool(tool.to_owned()))?;
+        let snapshot = entry.snapshot.clone();
+        call::call(&entry.name, snapshot, &self.settings, tool.to_owned(), arguments, progress).await
     }
 
     /// Returns how each server is, in the order they were given.

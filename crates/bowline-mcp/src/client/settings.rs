@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bowline_workspace::terminals::{self, ResourceLimits, Supervisor};
 
+use super::over_acp::OverAcp;
 use crate::http;
 
 /// How servers are connected to.
@@ -31,6 +32,8 @@ pub struct Settings {
     pub call_limit: Duration,
     /// How clients for HTTP work.
     pub http: http::Settings,
+    /// How servers of the client itself are reached, if they can be.
+    pub over_acp: Option<OverAcp>,
 }
 
 impl Settings {
@@ -55,6 +58,7 @@ impl Settings {
             call_timeout: Duration::from_secs(120),
             call_limit: Duration::from_secs(30 * 60),
             http: http::Settings::default(),
+            over_acp: None,
         }
     }
 }

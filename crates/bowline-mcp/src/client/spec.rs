@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bowline_state::schema::v1::{HttpHeader, McpServer};
+use bowline_state::schema::v1::{HttpHeader, McpServer, McpServerAcpId};
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -56,6 +56,11 @@ pub enum Reach {
         /// What to send with every request.
         headers: HeaderMap,
     },
+    /// The connection of the client that has the server itself.
+    Acp {
+        /// What the client knows it by.
+        server: McpServerAcpId,
+    },
 }
 
 /// Why a server cannot be connected to as it is given.
@@ -84,7 +89,7 @@ pub enum SpecError {
         header: String,
     },
     /// It is reached in a way that is not known here.
-    #[error("an MCP server is reached in a way that is not supported: use stdio, HTTP or SSE")]
+    #[error("an MCP server is reached in a way that is not supported: use stdio, HTTP, SSE or ACP")]
     Unsupported,
 }
 
@@ -111,6 +116,7 @@ impl TryFrom<&McpServer> for ServerSpec {
                 let url = address(&sse.name, &sse.url)?;
                 (sse.name.clone(), Reach::Sse { url, headers: headers(&sse.name, &sse.headers)? })
             }
+            McpServer::Acp(acp) => (acp.name.clone(), Reach::Acp { server: acp.server_id.clone() }),
             // A later protocol may know more ways.
             _ => return Err(SpecError::Unsupported),
         };

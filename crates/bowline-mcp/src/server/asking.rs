@@ -1,7 +1,10 @@
 //! The client of a session: who it is, and asking its user.
 
-use rmcp::model::{ElicitRequestParams, ElicitationAction, ElicitationSchema, EnumSchema};
-use rmcp::service::{ElicitationMode, Peer, RoleServer};
+use rmcp::model::{
+    ClientResult, ElicitRequest, ElicitRequestParams, ElicitationAction, ElicitationSchema, EnumSchema,
+    ServerRequest,
+};
+use rmcp::service::{ElicitationMode, Peer, PeerRequestOptions, RequestHandle, RoleServer};
 
 /// The longest name of a client, in bytes.
 const MAX_NAME: usize = 100;
@@ -58,7 +61,9 @@ impl Client {
         let requested_schema =
             ElicitationSchema::builder().required_enum_schema(FIELD, choices).build().ok()?;
         let request = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
-        let answer = self.peer.create_elicitation(request).await.ok()?;
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(request));
+        let sent = self.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let ClientResult::ElicitResult(answer) = Open(Some(sent.ok()?)).answer().await? else { return None };
         match answer.action {
             ElicitationAction::Accept => {
                 let chosen = answer.content.as_ref().and_then(|content| content.get(FIELD)?.as_str());
@@ -70,6 +75,28 @@ impl Client {
                 })
             }
             _ => Some(Decision::Deny),
+        }
+    }
+}
+
+/// A question that is open at the client. If nobody waits for the answer any more, the client is told to take it back.
+struct Open(Option<RequestHandle<RoleServer>>);
+
+impl Open {
+    async fn answer(mut self) -> Option<ClientResult> {
+        let answer = (&mut self.0.as_mut()?.rx).await;
+        self.0 = None;
+        answer.ok()?.ok()
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let Some(open) = self.0.take() else { return };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            // A client that is gone has no question open.
+            runtime
+                .spawn(async move { open.cancel(Some("nobody waits for the answer".to_owned())).await.ok() });
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bowline_state::display;
+use bowline_state::failure::Failure;
 use bowline_state::schema::v1::TerminalId;
 use bowline_state::terminal::{Exit, invocation};
 use bowline_state::tooling::input::Fields;
@@ -189,7 +190,14 @@ pub(crate) async fn execute<P: Place>(
     let started = Instant::now();
     let created = session.place.terminals().create(asked).await;
     let terminal = created.map_err(|failure| {
-        format!("not started: {}", session.told(Deed::Run, &format!("`{label}`"), &failure))
+        let about = match &failure {
+            // There is nothing but the directory that could be missing or elsewhere.
+            Failure::ResourceNotFound { .. } | Failure::OutsideRoots { .. } => {
+                session.shown(cwd.as_str()).to_owned()
+            }
+            _ => format!("`{label}`"),
+        };
+        format!("not started: {}", session.told(Deed::Run, &about, &failure))
     })?;
     let mut owned = Owned { session: session.clone(), terminal, is_armed: true };
     if in_background {

@@ -8,12 +8,13 @@ use bowline_state::tooling::input::Fields;
 use rmcp::ErrorData;
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, InitializeRequestParams, InitializeResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, Resource, ResourceUpdatedNotificationParam, ServerCapabilities,
-    ServerConfig, SubscribeRequestParams, Tool, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, Implementation,
+    InitializeRequestParams, InitializeResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
+    ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams, Tool,
+    UnsubscribeRequestParams,
 };
-use rmcp::service::{Peer, RequestContext, RoleServer};
+use rmcp::service::{Peer, RequestContext, RoleServer, ServiceError};
 use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::sync::broadcast::error::RecvError;
@@ -25,7 +26,7 @@ use super::http::Lifeline;
 use super::resources::{Described, MAX_LISTED, MAX_SUBSCRIBED, News, Resources, contents};
 use super::session::{Calling, Session};
 use super::told::Done;
-use super::{Place, Server, specs};
+use super::{Place, Server, specs, unreadable};
 
 /// How long calls may go on after the client's side of a pipe has ended: their answers may still be read.
 const AFTER_INPUT: Duration = Duration::from_secs(2);
@@ -139,14 +140,22 @@ async fn pass_on<P: Place>(
                 peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await
             }
             Ok(News::Updated(_)) => Ok(()),
-            // Who missed some news looks at all that there is.
-            Ok(News::Listed) | Err(RecvError::Lagged(_)) => peer.notify_resource_list_changed().await,
+            Ok(News::Listed) => peer.notify_resource_list_changed().await,
+            Ok(News::Missed) | Err(RecvError::Lagged(_)) => tell_all(&session, &peer).await,
             Err(RecvError::Closed) => return,
         };
         if sent.is_err() {
             return;
         }
     }
+}
+
+/// Tells a client that anything may be another now: who missed some news looks at all that there is.
+async fn tell_all<P: Place>(session: &Session<P>, peer: &Peer<RoleServer>) -> Result<(), ServiceError> {
+    for uri in session.subscriptions() {
+        peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await?;
+    }
+    peer.notify_resource_list_changed().await
 }
 
 /// Waits until nobody can take the answer of a call any more.
@@ -234,6 +243,15 @@ impl<P: Place> ServerHandler for Handler<P> {
             done = session.call(does, Fields::of_object(&arguments), calling) => done,
         };
         Ok(CallToolResponse::from(done.result()))
+    }
+
+    /// Whatever has no form that the protocol knows: a method that there is none of, or wrong parameters.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(unreadable::parameters(&request.method))
     }
 
     async fn list_resources(

@@ -13,13 +13,16 @@ use std::time::Duration;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rmcp::ErrorData;
+use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
@@ -27,7 +30,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::handler::{Handler, Live};
-use super::{Place, Server};
+use super::{Place, Server, unreadable};
 
 /// Where the server is.
 const PATH: &str = "/mcp";
@@ -53,6 +56,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// How long a call goes on whose answer nobody listens for, so that a client can come back for it.
 const COME_BACK: Duration = Duration::from_secs(10);
+
+/// The header that names a session, and the kind of every message.
+const SESSION: &str = "mcp-session-id";
+const JSON: &[u8] = b"application/json";
 
 /// How clients are served.
 #[derive(Debug, Clone)]
@@ -211,7 +218,7 @@ impl<P: Place> Front<P> {
         if let Some(refusal) = refusal(request.headers(), request.uri().path(), &self.hosts, &self.token) {
             return refusal.answer();
         }
-        let is_new = request.method() == Method::POST && !request.headers().contains_key("mcp-session-id");
+        let is_new = request.method() == Method::POST && !request.headers().contains_key(SESSION);
         if is_new && self.live.count() >= MAX_SESSIONS {
             return Refusal::TooMany.answer();
         }
@@ -221,11 +228,50 @@ impl<P: Place> Front<P> {
         let gone = CancellationToken::new();
         let guard = gone.clone().drop_guard();
         request.extensions_mut().insert(Lifeline { gone, resumed: self.resumed.clone() });
-        match timeout(REQUEST_TIME, self.service.handle(request)).await {
+        match timeout(REQUEST_TIME, self.handle(request)).await {
             Ok(response) => response.map(|body| held(body, guard)),
             Err(_) => Refusal::TooSlow.answer(),
         }
     }
+
+    /// Gives a request to the protocol. What it cannot read, or what comes before a session, is answered here: a client
+    /// should learn what is wrong with its message, and not with its headers.
+    async fn handle(&self, request: Request<Incoming>) -> Answer {
+        let (parts, body) = request.into_parts();
+        let body = match Limited::new(body, MAX_BODY).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => return Refusal::TooLarge.answer(),
+            // The connection broke off.
+            Err(_) => return Refusal::TooSlow.answer(),
+        };
+        let is_json = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
+        let is_first = parts.method == Method::POST && !parts.headers.contains_key(SESSION);
+        let response = self.service.handle(Request::from_parts(parts, Full::new(body.clone()))).await;
+        match response.status() {
+            StatusCode::UNSUPPORTED_MEDIA_TYPE if is_json => said(unreadable::answer(&body)),
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY if is_first => {
+                let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+                let method = message["method"].as_str().unwrap_or_default();
+                said(Some(unreadable::too_early(method, unreadable::id_of(&message["id"]))))
+            }
+            _ => response,
+        }
+    }
+}
+
+/// Returns an answer of the protocol to what is none of its messages; what is no JSON at all is told so.
+fn said(answer: Option<ServerJsonRpcMessage>) -> Answer {
+    let answer = answer.unwrap_or_else(|| {
+        ServerJsonRpcMessage::error(
+            ErrorData::parse_error("the message is no JSON that can be used", None),
+            None,
+        )
+    });
+    let body = serde_json::to_vec(&answer).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(body)).boxed());
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
 /// Returns a body that lets go of a guard when it is dropped.

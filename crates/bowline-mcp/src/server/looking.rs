@@ -84,13 +84,24 @@ pub(crate) async fn search<P: Place>(session: &Session<P>, fields: Fields<'_>) -
         max_line_bytes: MAX_LINE,
         ..query
     };
+    if !fields.flag("regex")? && pattern.contains('\n') {
+        return Err("`pattern` has to be within a line: search for one line of it".to_owned());
+    }
     let within = below.as_ref().map_or(".", |path| session.shown(path.as_str())).to_owned();
-    let found = session.place.files().search(query, below.map(|path| path.as_str().to_owned())).await;
+    let files = session.place.files();
+    let found = files.search(query, below.as_ref().map(|path| path.as_str().to_owned())).await;
     let found = found.map_err(|failure| match failure {
         // What is wrong is the pattern or the place.
         Failure::InvalidParams { reason } => reason,
         failure => session.told(Deed::Read, &within, &failure),
     })?;
+    if let (0, Some(path)) = (found.files_searched, &below) {
+        // Nothing is searched where nothing is: then that is what there is to say.
+        let options = ListOptions { depth: 1, max_entries: 1, ..ListOptions::default() };
+        if let Err(failure @ Failure::ResourceNotFound { .. }) = files.list(path.as_str(), options).await {
+            return Err(session.told(Deed::Read, &within, &failure));
+        }
+    }
     Ok(found_text(session, &found))
 }
 

@@ -33,6 +33,8 @@ pub enum News {
     Updated(String),
     /// There are others now.
     Listed,
+    /// Some news was lost: anything may be another now.
+    Missed,
 }
 
 /// Whoever has something to be read beside files.

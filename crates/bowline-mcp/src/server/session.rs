@@ -145,6 +145,10 @@ impl<P: Place> Session<P> {
         self.subscribed().remove(uri);
     }
 
+    pub(crate) fn subscriptions(&self) -> Vec<String> {
+        self.subscribed().iter().cloned().collect()
+    }
+
     pub(crate) fn is_subscribed(&self, uri: &str) -> bool {
         self.subscribed().contains(uri)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bowline_state::tooling::schema::{
-    EDIT, LIST, READ, RUN, WRITE, edit_schema, list_schema, number, object, read_schema, run_schema,
+    EDIT, LIST, READ, RUN, WRITE, edit_schema, list_schema, number, object, one_of, read_schema, run_schema,
     search_schema, string, truth, write_schema,
 };
 use rmcp::model::{Tool, ToolAnnotations};
@@ -18,6 +18,10 @@ pub enum Offer {
     Files,
     /// That, and running commands.
     Everything,
+    /// Reading and running commands, and changing nothing.
+    ReadingAndCommands,
+    /// Running commands alone.
+    Commands,
 }
 
 /// What a tool does.
@@ -58,9 +62,9 @@ const ID: &str = "The command's id, like bg1.";
 impl Offer {
     fn has(self, does: Does) -> bool {
         match does {
-            Does::Read | Does::List | Does::Search => true,
-            Does::Write | Does::Edit => self != Self::Reading,
-            Does::Execute | Does::Output | Does::Kill => self == Self::Everything,
+            Does::Read | Does::List | Does::Search => self != Self::Commands,
+            Does::Write | Does::Edit => matches!(self, Self::Files | Self::Everything),
+            Does::Execute | Does::Output | Does::Kill => !matches!(self, Self::Reading | Self::Files),
         }
     }
 }
@@ -122,12 +126,15 @@ fn annotations(title: &str, does: Does) -> ToolAnnotations {
 
 /// Returns what the structured output of a tool is, if it has one.
 fn output(does: Does) -> Option<Value> {
-    let names = |what: &str| json!({ "type": "array", "items": { "type": "object" }, "description": what });
+    let list = |what: &str, item: Value| json!({ "type": "array", "items": item, "description": what });
     let changed = || {
+        let mut outcome = one_of(&["created", "replaced", "merged", "unchanged"]);
+        outcome["description"] =
+            json!("What became of it; merged: with what somebody else changed meanwhile.");
         object(
             &[
                 ("path", string("The file.")),
-                ("outcome", string("What became of it: created, replaced, merged or unchanged.")),
+                ("outcome", outcome),
                 ("message", string("The same as the text of the answer.")),
             ],
             &[],
@@ -157,11 +164,26 @@ fn output(does: Does) -> Option<Value> {
         Does::Read => None,
         Does::Write | Does::Edit => Some(changed()),
         Does::List => {
-            let entries = names("Each with path, kind and size.");
+            let mut kind = one_of(&["file", "directory", "other"]);
+            kind["description"] = json!("What it is.");
+            let entry = object(
+                &[("path", string("From the directory on.")), ("kind", kind), ("size", number("In bytes."))],
+                &[],
+            );
+            let entries = list("What is there.", entry);
             Some(object(&[("entries", entries), ("truncated", truth("Whether there are more."))], &[]))
         }
         Does::Search => {
-            let matches = names("Each with path, line, column and text.");
+            let hit = object(
+                &[
+                    ("path", string("The file.")),
+                    ("line", number("Counted from 1.")),
+                    ("column", number("Where the match begins, in bytes of the line.")),
+                    ("text", string("The line, or as much of it as can be shown.")),
+                ],
+                &[],
+            );
+            let matches = list("The lines that match.", hit);
             let files = number("How many files were searched.");
             let truncated = truth("Whether there may be more.");
             Some(object(&[("matches", matches), ("filesSearched", files), ("truncated", truncated)], &[]))

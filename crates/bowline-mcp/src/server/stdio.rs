@@ -11,17 +11,14 @@ use rmcp::service::{
     RoleServer, RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage, serve_server_with_ct,
 };
 use rmcp::transport::Transport;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::{Handler, Live};
+use super::lines::Lines;
 use super::{Place, Server};
-
-/// One message has at most so many bytes: what is longer is dropped.
-const MAX_LINE: usize = 32 << 20;
 
 /// So many requests wait for their answer to be written; beyond that nothing more is read.
 const MAX_OPEN: usize = 256;
@@ -47,8 +44,7 @@ where
     let (live, end) = (Arc::new(Live::default()), CancellationToken::new());
     let input_ended = CancellationToken::new();
     let handler = Handler::new(server, live.clone(), input_ended.clone());
-    let inner = AsyncRwTransport::new_server(reader, writer).with_max_line_length(MAX_LINE);
-    let transport = Bounded { inner, open: Arc::default(), input_ended };
+    let transport = Bounded { inner: Lines::new(reader, writer), open: Arc::default(), input_ended };
     let serving = async {
         match serve_server_with_ct(handler, transport, end.clone()).await {
             Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),

@@ -1,6 +1,7 @@
 //! What a call came to, as the model reads it.
 
 use bowline_state::failure::Failure;
+use bowline_state::paths::{Access, LexicalPath, protected};
 use bowline_workspace::approvals::{BY_SETTINGS, NOBODY};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
@@ -46,8 +47,16 @@ pub(crate) enum Deed {
 
 /// Returns a failure as a model reads it: what it is about, what happened, what to do.
 pub(crate) fn failure(advice: &Advice, deed: Deed, about: &str, failure: &Failure) -> String {
+    let access = if deed == Deed::Read { Access::Read } else { Access::Write };
+    let path = LexicalPath::parse(format!("/{about}"));
     let advice = match deed {
         Deed::Read => &advice.reading,
+        // What a setting allows for all files it does not allow for these.
+        Deed::Write
+            if path.is_ok_and(|path| protected(&path, access).is_some()) && !advice.protected.is_empty() =>
+        {
+            &advice.protected
+        }
         Deed::Write => &advice.writing,
         Deed::Run => &advice.running,
     };

@@ -37,6 +37,10 @@ fn programs_and_addresses_are_taken_as_given() {
         json!({ "type": "sse", "name": "w", "url": "http://a.example:1/sse?k=v", "headers": [] }),
         expect!["w: SSE http://a.example:1/sse?k=v {}"],
     );
+    check(
+        json!({ "type": "acp", "name": "own", "serverId": "m" }),
+        expect![[r#"ServerSpec { name: "own", reach: Acp { server: McpServerAcpId("m") } }"#]],
+    );
 }
 
 #[test]
