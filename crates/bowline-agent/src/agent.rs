@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bowline_mcp::client::{OverAcp, Told};
 use bowline_state::failure::Failure;
 use bowline_state::schema::v1::{
     AgentAuthCapabilities, AgentCapabilities, AuthenticateRequest, AuthenticateResponse, CloseSessionRequest,
     CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error, ForkSessionRequest,
     ForkSessionResponse, Implementation, InitializeRequest, InitializeResponse, ListSessionsRequest,
     ListSessionsResponse, LoadSessionRequest, LoadSessionResponse, LogoutCapabilities, LogoutRequest,
-    LogoutResponse, McpCapabilities, McpServer, NewSessionRequest, NewSessionResponse, PromptCapabilities,
-    PromptRequest, PromptResponse, ResumeSessionRequest, ResumeSessionResponse,
-    SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionCloseCapabilities,
-    SessionDeleteCapabilities, SessionForkCapabilities, SessionId, SessionInfo, SessionListCapabilities,
-    SessionResumeCapabilities, SessionUpdate, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
-    SetSessionModeRequest, SetSessionModeResponse,
+    LogoutResponse, McpCapabilities, McpServer, MessageMcpNotification, NewSessionRequest,
+    NewSessionResponse, PromptCapabilities, PromptRequest, PromptResponse, ResumeSessionRequest,
+    ResumeSessionResponse, SessionAdditionalDirectoriesCapabilities, SessionCapabilities,
+    SessionCloseCapabilities, SessionDeleteCapabilities, SessionForkCapabilities, SessionId, SessionInfo,
+    SessionListCapabilities, SessionResumeCapabilities, SessionUpdate, SetSessionConfigOptionRequest,
+    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
 use bowline_wire::methods::{SetSessionModelRequest, SetSessionModelResponse};
 use bowline_wire::{Agent, AgentContext, ClientHandle};
@@ -39,6 +40,8 @@ const PAGE: usize = 50;
 pub struct BowlineAgent {
     shared: Arc<Shared>,
     sessions: Arc<Mutex<HashMap<SessionId, Arc<Session>>>>,
+    // What MCP servers of the client tell.
+    told: Told,
 }
 
 impl std::fmt::Debug for BowlineAgent {
@@ -53,7 +56,7 @@ impl BowlineAgent {
     pub fn new(settings: Settings, models: Models, keys: Keyring) -> Self {
         let store = Store::new(&settings.places.state, Retention::default());
         let shared = Shared::new(settings, models, keys, store);
-        Self { shared: Arc::new(shared), sessions: Arc::default() }
+        Self { shared: Arc::new(shared), sessions: Arc::default(), told: Told::default() }
     }
 
     /// Ends all sessions: whatever they run is stopped, what they are is on disk.
@@ -91,7 +94,8 @@ impl BowlineAgent {
             return Err(Failure::Busy { limit: MAX_SESSIONS as u64 });
         }
         let replayed = matches!(how, How::Load(_));
-        let opened = Session::open(&self.shared, cx.client(), how, place, servers).await?;
+        let over_acp = OverAcp::new(cx.client().clone(), self.told.clone());
+        let opened = Session::open(&self.shared, cx.client(), how, place, (servers, over_acp)).await?;
         let session = Arc::new(opened.session);
         for notice in self.shared.store.take_notices() {
             session.note(notice.to_string());
@@ -153,7 +157,7 @@ impl Agent for BowlineAgent {
         let capabilities = AgentCapabilities::new()
             .load_session(true)
             .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
-            .mcp_capabilities(McpCapabilities::new().http(true).sse(true))
+            .mcp_capabilities(McpCapabilities::new().http(true).sse(true).acp(true))
             .session_capabilities(sessions)
             .auth(AgentAuthCapabilities::new().logout(LogoutCapabilities::new()));
         Ok(InitializeResponse::new(request.protocol_version)
@@ -182,6 +186,7 @@ impl Agent for BowlineAgent {
         cx: AgentContext,
     ) -> Result<NewSessionResponse, Error> {
         let place = Place::of(request.cwd, request.additional_directories, &self.shared.settings)?;
+        place.check(cx.client(), &request.mcp_servers).await?;
         let session = self.open(&cx, How::New, place, &request.mcp_servers).await?;
         Ok(session.choices(|choices| {
             NewSessionResponse::new(session.id().clone())
@@ -320,5 +325,15 @@ impl Agent for BowlineAgent {
     async fn cancel(&self, notification: bowline_state::schema::v1::CancelNotification, _: ClientHandle) {
         // The turns themselves were told by the wire.
         self.log(format!("session {}: cancelled", notification.session_id.0));
+    }
+
+    async fn mcp_notification(&self, notification: MessageMcpNotification, _: ClientHandle) {
+        let server = notification.server_id.clone();
+        if !self.told.take(notification) {
+            self.log(format!(
+                "the MCP server {} of the client tells of a request that there is not",
+                server.0
+            ));
+        }
     }
 }

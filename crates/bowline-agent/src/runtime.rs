@@ -1,11 +1,11 @@
-//! Who serves a session's files and commands: the client, or this machine.
+//! Who serves a session's files and commands: the client, a workspace server of the client's, or this machine.
 //!
 //! The choice is made once for a session, method by method, from what the client advertised. Where the client serves
 //! something there is no second way to it: what it refuses is not done behind its back. What no client can serve,
 //! looking around in directories, is done here, with the client's text of the files that the session has read from it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bowline_state::capabilities::{ClientGate, ClientMethod};
 use bowline_state::failure::Failure;
@@ -29,12 +29,14 @@ mod files;
 mod kept;
 mod looking;
 mod looks;
+mod workspace;
 
 pub use beside::Truth;
 pub use client::{ClientFiles, ClientTerminals, Ending, Patience};
 pub use commands::{Commands, Output};
 pub use fault::{Fault, Missing};
 pub use looking::Overlaid;
+pub use workspace::Adopted;
 
 use crate::settings::{Places, Settings};
 use kept::Kept;
@@ -45,6 +47,8 @@ use looks::Looks;
 pub enum Server {
     /// The client, on the user's machine.
     Client,
+    /// A workspace server of the client's, over MCP.
+    Workspace,
     /// This machine.
     Local,
 }
@@ -55,6 +59,7 @@ impl Server {
     pub fn name(self) -> &'static str {
         match self {
             Self::Client => "the editor",
+            Self::Workspace => "the client's workspace server",
             Self::Local => "the agent's own machine",
         }
     }
@@ -64,6 +69,7 @@ impl Server {
     pub fn through(self) -> &'static str {
         match self {
             Self::Client => "through the editor",
+            Self::Workspace => "through the client's workspace server",
             Self::Local => "on the agent's own machine",
         }
     }
@@ -73,6 +79,7 @@ impl Server {
     pub fn word(self) -> &'static str {
         match self {
             Self::Client => "client",
+            Self::Workspace => "workspace",
             Self::Local => "local",
         }
     }
@@ -112,9 +119,16 @@ impl Choice {
     pub fn describe(self, shell: bool) -> Vec<String> {
         let line = |what: &str, by: Server, capability: &str| match by {
             Server::Client => format!("{what}: the editor (it advertises {capability})"),
+            Server::Workspace => format!(
+                "{what}: the client's workspace server, over MCP (the editor does not advertise {capability})"
+            ),
             Server::Local => {
                 format!("{what}: the agent's own machine (the editor does not advertise {capability})")
             }
+        };
+        let looking = match self.read {
+            Server::Workspace => "the client's workspace server, over MCP (it reads the files)",
+            _ => "the agent's own machine (the protocol has no such method)",
         };
         let commands = if shell {
             line("commands", self.terminal, "terminal")
@@ -125,7 +139,7 @@ impl Choice {
             line("reading files", self.read, "fs.readTextFile"),
             line("writing files", self.write, "fs.writeTextFile"),
             commands,
-            "listing and searching: the agent's own machine (the protocol has no such method)".to_owned(),
+            format!("listing and searching: {looking}"),
         ]
     }
 }
@@ -142,7 +156,9 @@ struct Inner {
     session: SessionId,
     cwd: LexicalPath,
     more: Vec<LexicalPath>,
+    // By what the client advertised.
     choice: Choice,
+    workspace: OnceLock<Adopted>,
     settings: Arc<Settings>,
     roots: OnceCell<Roots>,
     engine: OnceCell<Engine>,
@@ -195,6 +211,7 @@ impl Runtimes {
             cwd,
             more,
             choice,
+            workspace: OnceLock::new(),
             settings,
             roots: OnceCell::new(),
             engine: OnceCell::new(),
@@ -207,7 +224,8 @@ impl Runtimes {
     /// Returns who serves what.
     #[must_use]
     pub fn choice(&self) -> Choice {
-        self.inner.choice
+        let (choice, shell) = (self.inner.choice, self.inner.settings.shell);
+        self.workspace().map_or(choice, |adopted| choice.with_workspace(adopted.server(), shell))
     }
 
     /// Returns the session's directory.
@@ -237,7 +255,15 @@ impl Runtimes {
     /// Says who serves what, and why: a line for each.
     #[must_use]
     pub fn describe(&self) -> Vec<String> {
-        self.inner.choice.describe(self.inner.settings.shell)
+        let mut lines = self.choice().describe(self.inner.settings.shell);
+        if let Some(adopted) = self.workspace() {
+            let server = adopted.server();
+            lines.push(format!(
+                "the client's workspace server: the MCP server {:?} (its tools are those of one)",
+                server.name
+            ));
+        }
+        lines
     }
 
     /// Returns the absolute path that a model means: relative ones are below the session's directory.
@@ -276,6 +302,10 @@ impl Runtimes {
                 let truth = if asked_whole { self.beside(path, &text).await } else { Truth::Served };
                 (text, asked_whole.then_some(true), truth)
             }
+            Server::Workspace => {
+                let (text, whole) = self.read_there(path, window).await?;
+                (text, Some(whole), Truth::Served)
+            }
             Server::Local => {
                 let read = self.engine().await?.files.read(path, window).await?;
                 if read.served == Served::DocumentBesideChangedFile {
@@ -304,6 +334,7 @@ impl Runtimes {
                 self.client_files().write(path, content).await?;
                 Ok(TextWritten { text: None, verdict: None, change: None })
             }
+            Server::Workspace => Err(by_its_tools()),
             Server::Local => Ok(self.engine().await?.files.write(path, content, asker).await?),
         }
     }
@@ -318,6 +349,7 @@ impl Runtimes {
             Server::Client => {
                 Commands::Client(ClientTerminals::new(client.clone(), session.clone(), patience(settings)))
             }
+            Server::Workspace => return Err(by_its_tools()),
             Server::Local => Commands::Local(self.engine().await?.terminals.clone()),
         })
     }
@@ -435,6 +467,11 @@ impl Runtimes {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.inner.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A workspace server does more than this when its own tools are called, so nothing is done to it in another way.
+fn by_its_tools() -> Fault {
+    Fault::Unusable("the client's workspace server writes and runs by its own tools".to_owned())
 }
 
 fn patience(settings: &Settings) -> Patience {

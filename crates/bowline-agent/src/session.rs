@@ -322,6 +322,10 @@ impl Session {
                 return Ok(End::Cancelled);
             }
         }
+        // What is linked may be at one of them.
+        if halt.or(self.meet_servers(reporter, talk.turn)).await.is_none() {
+            return Ok(End::Cancelled);
+        }
         let model = self.choice().model;
         let reading = Reading {
             cwd: self.toolbox.runtimes().cwd(),
@@ -340,7 +344,6 @@ impl Session {
             self.toolbox.saw(&shown.path, shown.text);
         }
         let prepared = async {
-            self.wait_for_servers(reporter, talk.turn).await;
             self.tell_notes(reporter, talk.turn).await;
             // The offline model does what it is told by the user alone.
             if model.info().name != OFFLINE {

@@ -152,6 +152,13 @@ fn tools(session: &Session) -> String {
         let first = tool.description.lines().next().unwrap_or_default();
         writeln!(text, "- `{}`: {first}", tool.name).unwrap_or_default();
     }
+    let withheld = session.toolbox().withheld(mode);
+    if !withheld.is_empty() {
+        text.push_str("\nNot offered:\n\n");
+    }
+    for (what, why) in withheld {
+        writeln!(text, "- {what}: {why}").unwrap_or_default();
+    }
     text
 }
 
@@ -160,10 +167,22 @@ fn servers(session: &Session) -> String {
     if status.is_empty() {
         return "There are no MCP servers in this session. A client names them when it opens one.".to_owned();
     }
+    let workspace = session.toolbox().runtimes().workspace().map(|adopted| adopted.server().name.clone());
     let mut text = String::new();
     for server in status {
         let (tools, state) = (server.tools, &server.state);
-        writeln!(text, "- **{}**: {state}; {tools} tools", server.name).unwrap_or_default();
+        let mut notes = Vec::new();
+        if server.left_out > 0 {
+            notes.push(format!("{} more left out, as too many or without a proper name", server.left_out));
+        }
+        if tools > 0 && !session.choice().mode.may_change() {
+            notes.push(format!("not offered in mode {}", session.choice().mode.id()));
+        }
+        if workspace.as_ref() == Some(&server.name) {
+            notes.push("it serves the session, by tools of the session's own".to_owned());
+        }
+        let notes: String = notes.into_iter().map(|note| format!("; {note}")).collect();
+        writeln!(text, "- **{}**: {state}; {tools} tools{notes}", server.name).unwrap_or_default();
         for line in server.stderr.iter().rev().take(3).rev() {
             writeln!(text, "  - `{line}`").unwrap_or_default();
         }

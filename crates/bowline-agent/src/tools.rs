@@ -24,7 +24,9 @@ pub mod mcp;
 mod plan;
 mod reading;
 mod specs;
+mod withheld;
 mod work;
+mod workspace;
 mod writing;
 
 pub use linked::Linked;
@@ -137,6 +139,12 @@ impl Toolbox {
         &self.inner.runtimes
     }
 
+    /// Lets a workspace server of the client serve what the client does not serve itself, if there is one by now; says who
+    /// serves what when that changes.
+    pub fn adopt_workspace(&self) -> Option<Vec<String>> {
+        self.runtimes().adopt(self.inner.mcp.as_ref()?)
+    }
+
     /// Returns what stands before every operation.
     #[must_use]
     pub fn permissions(&self) -> &Permissions {
@@ -195,6 +203,11 @@ impl Inner {
                 _ => Err(specs::missing(name, &self.tools, mode, &others).into()),
             };
         };
+        if let (Some(name), Some(adopted)) =
+            (workspace::there(tool, self.runtimes.choice()), self.runtimes.workspace())
+        {
+            return workspace::call(work, adopted, name).await;
+        }
         match tool {
             Tool::Read(by) => reading::read(work, by).await,
             Tool::Write(side) => writing::write(work, side).await,
@@ -211,10 +224,15 @@ impl Inner {
         }
     }
 
-    /// Returns the tools of MCP servers. What they do nobody knows, so there are none where nothing may change.
+    /// Returns the tools of MCP servers. What they do nobody knows, so there are none where nothing may change. Those of a
+    /// workspace server that serves the session are called by the session's own, and not a second time.
     fn others(&self, mode: Mode) -> Vec<ToolSpec> {
         let source = self.mcp.as_ref().filter(|_| mode.may_change());
-        source.map(|source| source.specs()).unwrap_or_default()
+        let mut specs = source.map(|source| source.specs()).unwrap_or_default();
+        if let Some(adopted) = self.runtimes.workspace() {
+            specs.retain(|spec| !adopted.server().tools.contains(&spec.name));
+        }
+        specs
     }
 
     /// Says why something cannot be read here whatever anybody allows, if so: this machine serves the session's directories

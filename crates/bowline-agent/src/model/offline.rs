@@ -187,7 +187,14 @@ fn steps(asked: &Message) -> Result<Vec<Step>, String> {
     if !steps.is_empty() {
         return Ok(steps);
     }
-    Err(unclear.map_or_else(|| HELP.to_owned(), |why| format!("I did nothing: {why}.\n\n{HELP}")))
+    // What the user wrote is one part; pictures and files are others.
+    let attached = match asked.parts.len().saturating_sub(1) {
+        0 => String::new(),
+        _ => "I see what is attached, but I do not know what to do with it: `read PATH` shows a file, and pictures I \
+              cannot look at.\n\n"
+            .to_owned(),
+    };
+    Err(unclear.map_or_else(|| HELP.to_owned(), |why| format!("I did nothing: {why}.\n\n{attached}{HELP}")))
 }
 
 fn asks_for_help(text: &str) -> bool {

@@ -38,13 +38,34 @@ pub(crate) struct Base {
 pub(crate) struct Commanded {
     pub(crate) first: Option<SystemTime>,
     pub(crate) last: Option<SystemTime>,
+    // The latest time that the clock has shown.
+    latest: Option<SystemTime>,
+    // Whether the clock was put back: then times do not tell what was before what.
+    put_back: bool,
 }
 
 impl Commanded {
     /// Notes that one runs.
     pub(crate) fn runs(&mut self, now: SystemTime) {
+        self.sees(now);
         self.first.get_or_insert(now);
         self.last = Some(now);
+    }
+
+    /// Notes what the clock shows.
+    pub(crate) fn sees(&mut self, now: SystemTime) {
+        self.put_back |= self.latest.is_some_and(|latest| now + TIME_STEP < latest);
+        self.latest = self.latest.max(Some(now));
+    }
+
+    /// Says whether one may have run after this time.
+    fn after(self, time: SystemTime) -> bool {
+        self.last.is_some_and(|last| self.put_back || last + TIME_STEP >= time)
+    }
+
+    /// Says whether something that was changed then may have been changed by one.
+    fn before(self, changed: SystemTime) -> bool {
+        self.first.is_some_and(|first| self.put_back || changed + TIME_STEP >= first)
     }
 }
 
@@ -88,8 +109,7 @@ pub(crate) fn truth(client: &str, disk: &Disk, base: Option<&Base>, commanded: C
     }
     let Some(base) = base else {
         // Whether it was changed while the client had it nobody knows, but a command may have done so.
-        let by_command = commanded.first.is_some_and(|first| changed + TIME_STEP >= first);
-        return if by_command { Truth::Stale } else { Truth::Served };
+        return if commanded.before(changed) { Truth::Stale } else { Truth::Served };
     };
     if is_same(&now, &base.text) {
         return Truth::Served;
@@ -97,7 +117,7 @@ pub(crate) fn truth(client: &str, disk: &Disk, base: Option<&Base>, commanded: C
     match merge(&fit(&base.text, client), client, &fit(&now, client)) {
         Ok(merged) if merged.text == client => Truth::Served,
         Ok(merged) => Truth::Merged(Arc::new(merged.text)),
-        Err(_) if commanded.last.is_some_and(|last| last + TIME_STEP >= base.at) => Truth::Stale,
+        Err(_) if commanded.after(base.at) => Truth::Stale,
         // Only its user can have changed it: by saving what the client had meanwhile.
         Err(_) => Truth::Served,
     }

@@ -20,7 +20,7 @@ impl Files for Runtimes {
             fault => fault.into(),
         })?;
         let served = match by {
-            Server::Client => Served::Document,
+            Server::Client | Server::Workspace => Served::Document,
             Server::Local => Served::Disk,
         };
         Ok(TextRead { text: Arc::clone(&read.text), served, whole: read.whole })

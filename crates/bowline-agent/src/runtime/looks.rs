@@ -90,7 +90,9 @@ impl Runtimes {
                     && let Some(text) = text
                 {
                     let text = if text == **client { client.clone() } else { Arc::new(text) };
-                    looks.keep(path, Base { text, at: SystemTime::now() });
+                    let now = SystemTime::now();
+                    looks.commanded.sees(now);
+                    looks.keep(path, Base { text, at: now });
                 }
             }
             Disk::Missing if !looks.written.contains(path) => looks.absent = Some(path.to_owned()),

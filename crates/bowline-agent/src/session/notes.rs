@@ -53,8 +53,16 @@ impl Session {
         }
     }
 
+    /// Waits for MCP servers that are still starting, and lets one that is a workspace serve what the client does not.
+    pub(super) async fn meet_servers(&self, reporter: &Reporter, turn: u64) {
+        self.wait_for_servers(reporter, turn).await;
+        for line in self.toolbox.adopt_workspace().into_iter().flatten() {
+            self.log(&line);
+        }
+    }
+
     /// Waits for MCP servers that are still starting, and says so if it takes a moment.
-    pub(super) async fn wait_for_servers(&self, reporter: &Reporter, turn: u64) {
+    async fn wait_for_servers(&self, reporter: &Reporter, turn: u64) {
         self.servers.ready(SHORTLY).await;
         let starting = self.servers.status().into_iter();
         let starting =

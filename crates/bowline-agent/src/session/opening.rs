@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bowline_mcp::client::{self as mcp, ServerSpec, Servers, SpecError};
+use bowline_mcp::client::{self as mcp, OverAcp, ServerSpec, Servers, SpecError};
+use bowline_state::capabilities::ClientMethod;
 use bowline_state::conversation::{Thinking, ToolSpec};
 use bowline_state::failure::Failure;
 use bowline_state::schema::v1::{McpServer, SessionId, SessionUpdate};
@@ -14,6 +15,7 @@ use bowline_state::transcript;
 use bowline_wire::ClientHandle;
 use bowline_wire::service::CancelSignal;
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use super::servers::Source;
 use super::unavailable::Unavailable;
@@ -132,6 +134,25 @@ impl Place {
         }
         Ok(Self { cwd, additional })
     }
+
+    /// Checks that the directory of a new session is there. It may be elsewhere if the client serves its files, by itself or
+    /// by an MCP server of its own.
+    ///
+    /// # Errors
+    /// Returns that there is no such directory.
+    pub(crate) async fn check(&self, client: &ClientHandle, servers: &[McpServer]) -> Result<(), Failure> {
+        let is_elsewhere = client.check(ClientMethod::ReadTextFile).is_ok()
+            || servers.iter().any(|server| matches!(server, McpServer::Acp(_)));
+        let cwd = self.cwd.clone();
+        // What cannot be looked at is not known to be missing.
+        if is_elsewhere || spawn_blocking(move || cwd.is_dir()).await.unwrap_or(true) {
+            return Ok(());
+        }
+        let cwd = self.cwd.display();
+        let reason =
+            format!("cwd {cwd} is no directory of this machine: open the session in one that exists");
+        Err(Failure::InvalidParams { reason })
+    }
 }
 
 /// How a session is opened.
@@ -162,7 +183,7 @@ impl Session {
         client: &ClientHandle,
         how: How,
         place: Place,
-        servers: &[McpServer],
+        (servers, over_acp): (&[McpServer], OverAcp),
     ) -> Result<Opened, Failure> {
         let (specs, refused) = specs(servers);
         let (id, held, choice, talk, history) = match how {
@@ -198,7 +219,8 @@ impl Session {
         let more: Vec<String> = place.additional.iter().map(text).collect();
         let runtimes =
             Runtimes::new(client.clone(), id.clone(), &text(&place.cwd), &more, shared.settings.clone())?;
-        let servers = mcp::Settings::like(&shared.settings.terminals, &place.cwd);
+        let mut servers = mcp::Settings::like(&shared.settings.terminals, &place.cwd);
+        servers.over_acp = Some(over_acp);
         let servers = Arc::new(Servers::connect(specs, servers).and_refused(refused));
         let source = Arc::new(Source(servers.clone()));
         let toolbox = Toolbox::new(ToolParts { runtimes, mcp: Some(source) });
@@ -285,6 +307,7 @@ fn name_of(server: &McpServer) -> String {
         McpServer::Stdio(stdio) => stdio.name.clone(),
         McpServer::Http(http) => http.name.clone(),
         McpServer::Sse(sse) => sse.name.clone(),
+        McpServer::Acp(acp) => acp.name.clone(),
         // A later protocol may know more ways.
         _ => "an MCP server".to_owned(),
     }
@@ -342,7 +365,7 @@ pub(super) fn system_prompt(
     instructions: &Instructions,
 ) -> String {
     let server = |server| match server {
-        runtime::Server::Client => Server::Editor,
+        runtime::Server::Client | runtime::Server::Workspace => Server::Editor,
         runtime::Server::Local => Server::Here,
     };
     let served = session.toolbox.runtimes().choice();

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bowline_mcp::client::Servers;
+use bowline_mcp::client::{McpError, Servers, WorkspaceServer};
 use bowline_state::conversation::ToolSpec;
-use bowline_state::mcp_tools::labelled;
+use bowline_state::mcp_tools::{CallOutput, labelled};
 use bowline_workspace::approvals::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::tools::mcp::{McpAnswer, McpSource};
 
@@ -39,5 +39,19 @@ impl McpSource for Source {
                 Err(error) => McpAnswer { text: error.to_string(), images: Vec::new(), failed: true },
             }
         })
+    }
+
+    fn workspace(&self) -> Option<WorkspaceServer> {
+        self.0.workspace()
+    }
+
+    fn call_workspace<'a>(
+        &'a self,
+        server: &'a WorkspaceServer,
+        tool: &'a str,
+        arguments: Map<String, Value>,
+        progress: &'a (dyn Fn(String) + Send + Sync),
+    ) -> BoxFuture<'a, Result<CallOutput, McpError>> {
+        Box::pin(self.0.call_of(&server.in_names, tool, arguments, progress))
     }
 }

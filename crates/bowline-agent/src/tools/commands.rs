@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use bowline_state::audit::Action;
 use bowline_state::failure::Failure;
 use bowline_state::operation::{Command, Kind, Operation, Target};
-use bowline_state::paths::Access;
+use bowline_state::paths::{Access, LexicalPath};
 use bowline_state::question::Item;
 use bowline_state::schema::v1::{ToolCallUpdateFields, ToolKind};
 use bowline_state::terminal::{self, Exit};
+use bowline_state::tooling::input::Fields;
 use bowline_state::tooling::output as shown;
 use bowline_state::tooling::telling::warning;
 use bowline_state::{builders, display};
@@ -52,8 +53,7 @@ pub(crate) async fn execute(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
         Some(seconds) => Duration::from_secs(seconds.into()).min(MAX_TIMEOUT),
     };
     let in_background = fields.flag("background")?;
-    let invocation = terminal::invocation(command, &args).map_err(|bad| bad.to_string())?;
-    let label = display::line(&display::invocation(&invocation), MAX_LABEL);
+    let (given, label) = given(&fields, &cwd)?;
     let title =
         if in_background { format!("Run in the background: {label}") } else { format!("Run {label}") };
     let variables: serde_json::Map<String, serde_json::Value> =
@@ -65,7 +65,6 @@ pub(crate) async fn execute(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
         "env": (!variables.is_empty()).then_some(variables),
         "background": in_background.then_some(true),
     }));
-    let given = Command { invocation, cwd: cwd.as_str().to_owned(), env: env.clone(), reaches: Vec::new() };
     let shown = before::command(given.clone());
     work.start(&title, ToolKind::Execute, |call| call.raw_input(input).content(shown.clone())).await?;
     let judged = judged(work, given).await;
@@ -87,7 +86,7 @@ pub(crate) async fn execute(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
     let (program, arguments) = match by {
         Server::Client => line::given(command, &args),
         // The engine takes a line apart itself.
-        Server::Local => (command.to_owned(), args),
+        Server::Workspace | Server::Local => (command.to_owned(), args),
     };
     let asked = Asked {
         command: program,
@@ -113,8 +112,16 @@ pub(crate) async fn execute(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
     }
 }
 
+/// Returns a command as it was given, and what it is called.
+pub(crate) fn given(fields: &Fields<'_>, cwd: &LexicalPath) -> Result<(Command, String), Stop> {
+    let (command, args, env) = (fields.text("command")?, fields.texts("args")?, fields.pairs("env")?);
+    let invocation = terminal::invocation(command, &args).map_err(|bad| bad.to_string())?;
+    let label = display::line(&display::invocation(&invocation), MAX_LABEL);
+    Ok((Command { invocation, cwd: cwd.as_str().to_owned(), env, reaches: Vec::new() }, label))
+}
+
 /// Returns a command as rules judge it.
-async fn judged(work: &Work<'_>, given: Command) -> Command {
+pub(crate) async fn judged(work: &Work<'_>, given: Command) -> Command {
     let Ok(roots) = work.runtimes().roots().await.cloned() else { return given };
     let its = given.clone();
     let looked = spawn_blocking(move || {

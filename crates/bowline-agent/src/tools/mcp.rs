@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bowline_mcp::client::{McpError, WorkspaceServer};
 use bowline_state::audit::Action;
 use bowline_state::conversation::{Input, ToolSpec};
+use bowline_state::mcp_tools::CallOutput;
 use bowline_state::operation::{Kind, Operation, Target};
 use bowline_state::question::Item;
 use bowline_state::schema::v1::{ToolCallUpdateFields, ToolKind};
 use bowline_workspace::approvals::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -35,6 +37,24 @@ pub trait McpSource: Send + Sync + 'static {
         input: &'a Value,
         progress: &'a (dyn Fn(String) + Send + Sync),
     ) -> BoxFuture<'a, McpAnswer>;
+
+    /// Returns the server that is a workspace, if there is one now.
+    fn workspace(&self) -> Option<WorkspaceServer> {
+        None
+    }
+
+    /// Calls a tool of such a server by its own name for it. Dropping the future cancels the call.
+    fn call_workspace<'a>(
+        &'a self,
+        server: &'a WorkspaceServer,
+        tool: &'a str,
+        _: Map<String, Value>,
+        _: &'a (dyn Fn(String) + Send + Sync),
+    ) -> BoxFuture<'a, Result<CallOutput, McpError>> {
+        let why = format!("it has no tool {tool}");
+        let server = server.name.clone();
+        Box::pin(std::future::ready(Err(McpError::NotReady { server, why })))
+    }
 }
 
 /// What a tool of an MCP server answered.
@@ -75,9 +95,17 @@ pub(crate) async fn call(work: &Work<'_>, source: &dyn McpSource) -> Result<Done
 
 /// Calls a tool, and shows how far it is meanwhile.
 async fn answered(work: &Work<'_>, source: &dyn McpSource, input: &Value) -> McpAnswer {
-    let (latest, mut told) = watch::channel(String::new());
+    let (latest, told) = watch::channel(String::new());
     let progress = move |line: String| drop(latest.send_replace(line));
-    let mut answer = source.call(&work.call.name, input, &progress);
+    shown_meanwhile(work, told, source.call(&work.call.name, input, &progress)).await
+}
+
+/// Waits for an answer, and shows how far it is meanwhile.
+pub(crate) async fn shown_meanwhile<T>(
+    work: &Work<'_>,
+    mut told: watch::Receiver<String>,
+    mut answer: BoxFuture<'_, T>,
+) -> T {
     loop {
         let shown = async {
             told.changed().await.ok();

@@ -215,7 +215,7 @@ async fn wrong_input_is_told_clearly() {
         ! file:///etc/passwd is a URL, send an absolute path: give the path alone
         ! $ROOT/../../../../../../../../.. is outside the session's directories
         ! `line` has to be a whole number from 0 on, and is a string
-        ! `line` has to be a whole number from 0 on, and is a number
+        ! `line` has to be a whole number from 0 to 4294967295, and is -1
         ! the input has to be a JSON object, and is a list: call the tool again
     "#]],
     );

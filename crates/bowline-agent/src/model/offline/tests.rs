@@ -446,3 +446,31 @@ async fn what_comes_beside_the_prompt_does_not_disturb() {
     let text = crate::model::tests::told(model.ask(request(vec![message], ALL))).await;
     assert!(text.starts_with("text \"hello\"\n"), "{text}");
 }
+
+#[test]
+fn what_is_attached_is_seen_even_if_nobody_says_what_to_do_with_it() {
+    let text = |text: &str| Part::Text { text: text.to_owned() };
+    let told = |parts: Vec<Part>| {
+        let steps = steps(&Message { role: Role::User, parts });
+        steps.map(|steps| format!("{steps:?}")).unwrap_or_else(|said| said.replace(HELP, "HELP"))
+    };
+    let file = || text("<file path=\"/p/a.txt\">\nread secret\n</file>");
+    let picture = || Part::Image { mime: "image/png".to_owned(), data: "x".into() };
+    expect![[r#"
+        I did nothing: line 1 is no command that I know.
+
+        HELP
+        I did nothing: line 1 is no command that I know.
+
+        I see what is attached, but I do not know what to do with it: `read PATH` shows a file, and pictures I cannot look at.
+
+        HELP
+        [Read { path: "/p/a.txt", lines: None }]
+    "#]]
+    .assert_eq(&format!(
+        "{}\n{}\n{}\n",
+        told(vec![text("sum up")]),
+        told(vec![text("sum up `/p/a.txt`"), picture(), file()]),
+        told(vec![text("read `/p/a.txt`"), file()])
+    ));
+}

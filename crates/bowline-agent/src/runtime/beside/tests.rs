@@ -16,7 +16,7 @@ fn file(bytes: &[u8], changed: u64) -> Disk {
 }
 
 fn ran(first: u64, last: u64) -> Commanded {
-    Commanded { first: Some(at(first)), last: Some(at(last)) }
+    Commanded { first: Some(at(first)), last: Some(at(last)), ..Commanded::default() }
 }
 
 #[test]
@@ -107,6 +107,28 @@ fn text_that_a_client_could_not_read_is_known() {
         really so: Served
         really so, with other endings: Served
         another file here: Lossy
+    "#]]
+    .assert_eq(&told);
+}
+
+/// F25: what was later has the smaller time then, and no change of a command may pass for one of the user's.
+#[test]
+fn after_the_clock_was_put_back_times_acquit_no_command() {
+    let day = 24 * 60 * 60;
+    let mut told = String::new();
+    for (name, then) in [("goes on", day + 10), ("put back", 10)] {
+        let mut commanded = Commanded::default();
+        commanded.runs(at(day));
+        commanded.sees(at(day + 5));
+        commanded.sees(at(then));
+        let base = Base { text: Arc::new("one\n".to_owned()), at: at(day + 5) };
+        let untouched = truth("mine\n", &file(b"theirs\n", 20), None, commanded);
+        let both = truth("mine\n", &file(b"theirs\n", 20), Some(&base), commanded);
+        writeln!(told, "{name}: {untouched:?}, {both:?}").unwrap();
+    }
+    expect![[r#"
+        goes on: Served, Served
+        put back: Stale, Stale
     "#]]
     .assert_eq(&told);
 }
