@@ -1,0 +1,93 @@
+//! Looking at the disk for one session, beside the messages: one task that does one look after the other.
+
+use std::sync::Arc;
+
+use bowline_state::schema::v1::{SessionNotification, SessionUpdate, ToolCallId, ToolCallUpdate};
+use bowline_state::watching::Found;
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Line, Shared, Telling, routing};
+
+/// So many looks wait; further ones are left out, as one of those finds what they would.
+const MAX_JOBS: usize = 64;
+
+/// What there is to do.
+pub(super) enum Job {
+    /// A turn begins.
+    TurnBegins(oneshot::Sender<()>),
+    /// This call began, or has ended.
+    Look(ToolCallId),
+    /// The agent told something of a call; with content or not.
+    Again(ToolCallId, bool),
+    /// The turn has ended.
+    TurnEnds(oneshot::Sender<()>),
+}
+
+/// Starts the task. It ends when nobody has jobs for it any more.
+/// With `routes`, what was changed is sent through the editor.
+pub(super) fn start(session: Arc<Shared>, telling: Telling, routes: Option<Line>) -> mpsc::Sender<Job> {
+    let (jobs, waiting) = mpsc::channel(MAX_JOBS);
+    tokio::spawn(run(session, telling, routes, waiting));
+    jobs
+}
+
+async fn run(session: Arc<Shared>, telling: Telling, routes: Option<Line>, mut jobs: mpsc::Receiver<Job>) {
+    let Some(engine) = session.engine().await else {
+        // Nobody waits for what is dropped.
+        return;
+    };
+    while let Some(job) = jobs.recv().await {
+        match job {
+            Job::TurnBegins(done) => {
+                session.watching().turn_begins();
+                engine.turn_begins().await;
+                // Whoever waited may have given up.
+                done.send(()).ok();
+            }
+            Job::Look(call) => {
+                let owners = session.watching().owners(Some(&call));
+                let found = engine.looks(owners).await;
+                routing::route(&session, &engine, routes.as_ref(), &found).await;
+                tell(&session, &telling, &found).await;
+            }
+            Job::Again(call, has_content) => {
+                let update = session.watching().again(&call, has_content);
+                if let Some(update) = update {
+                    send(&session, &telling, update).await;
+                }
+            }
+            Job::TurnEnds(done) => {
+                let owners = session.watching().owners(None);
+                let found = engine.looks(owners.clone()).await;
+                routing::route(&session, &engine, routes.as_ref(), &found).await;
+                tell(&session, &telling, &found).await;
+                let found = engine.turn_ends(owners).await;
+                tell(&session, &telling, &found).await;
+                done.send(()).ok();
+            }
+        }
+    }
+}
+
+/// Shows changes on the calls that they were laid to.
+async fn tell(session: &Shared, telling: &Telling, found: &[Found]) {
+    let mut calls: Vec<&str> = found.iter().filter_map(|found| found.call.as_deref()).collect();
+    calls.sort_unstable();
+    calls.dedup();
+    for call in calls {
+        let its: Vec<&Found> = found.iter().filter(|found| found.call.as_deref() == Some(call)).collect();
+        let update = session.watching().report(&ToolCallId::new(call), &its);
+        if let Some(update) = update {
+            send(session, telling, update).await;
+        }
+    }
+}
+
+async fn send(session: &Shared, telling: &Telling, update: ToolCallUpdate) {
+    let update = SessionUpdate::ToolCallUpdate(update);
+    let notification = SessionNotification::new(session.id.clone(), update);
+    let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": notification });
+    // If the editor is gone, nobody looks.
+    telling.send(message.to_string().into_bytes()).await.ok();
+}

@@ -1,0 +1,111 @@
+//! Rules before the editor: what the agent asks permission for, and what it does.
+
+use bowline_state::relay::Method;
+use bowline_state::schema::v1::{
+    CreateTerminalRequest, Error, ReadTextFileRequest, RequestPermissionOutcome, RequestPermissionRequest,
+    SessionId, ToolCallId, WriteTextFileRequest,
+};
+use bowline_workspace::terminals::Asked;
+use bytes::Bytes;
+use serde_json::value::to_raw_value;
+
+use super::{Beside, MAX_READ, params, unjudged};
+use crate::between::{Decision, Deed, Order};
+use crate::engine::{Act, Judged};
+
+impl Beside {
+    /// Judges a permission request. What rules leave open the editor is asked.
+    pub(super) fn permission(&self, id: &SessionId, line: &Bytes) -> Option<Decision> {
+        let session = self.sessions.get(id).filter(|_| self.options.rules)?;
+        let request: RequestPermissionRequest = params(line)?;
+        let call = session.beside.watching().described(&request.tool_call);
+        let its = session.beside.clone();
+        Some(Decision::Later(
+            Order::Overtake,
+            Box::pin(async move {
+                // Without rules the editor's user is asked, which is what would be without us.
+                let Some(engine) = its.engine().await else { return Deed::Pass };
+                match engine.judges(call, request.options).await {
+                    Ok(Judged::Ask) => Deed::Pass,
+                    Ok(Judged::Answered(response)) => match to_raw_value(&response) {
+                        Ok(response) => Deed::Answer(Ok(response)),
+                        Err(_) => Deed::Answer(Err(Error::internal_error())),
+                    },
+                    Err(failure) => Deed::Answer(Err(failure.into())),
+                }
+            }),
+        ))
+    }
+
+    /// Notes what the editor's user has answered.
+    pub(super) fn permitted(&self, id: &SessionId, call: &ToolCallId, outcome: RequestPermissionOutcome) {
+        let Some(session) = self.sessions.get(id).filter(|_| self.options.rules) else { return };
+        let (its, call) = (session.beside.clone(), call.clone());
+        tokio::spawn(async move {
+            if let Some(engine) = its.engine().await {
+                engine.permitted(call, outcome).await;
+            }
+        });
+    }
+
+    /// Withdraws what waits for an answer in a turn that is cancelled.
+    pub(super) fn cancelled(&self, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let its = session.beside.clone();
+        tokio::spawn(async move {
+            if let Some(engine) = its.engine().await {
+                engine.cancels().await;
+            }
+        });
+    }
+
+    /// Decides what becomes of a request for files or terminals.
+    pub(super) fn asked(&mut self, method: Method, id: Option<&SessionId>, line: &Bytes) -> Option<Decision> {
+        let id = id?;
+        if !self.editor.serves(method) {
+            return if self.options.host { self.serve(method, id, line) } else { None };
+        }
+        let act = match method {
+            Method::Read => {
+                let request: ReadTextFileRequest = params(line)?;
+                let path = request.path.to_str()?.to_owned();
+                let session = self.sessions.get_mut(id)?;
+                if session.read.len() < MAX_READ && request.line.is_none() && request.limit.is_none() {
+                    session.read.insert(path.clone());
+                }
+                Act::Read { path }
+            }
+            Method::Write => return self.write(id, params::<WriteTextFileRequest>(line)?, line),
+            Method::CreateTerminal => Act::Run(command(params(line)?)),
+            _ => return None,
+        };
+        let session = self.sessions.get(id).filter(|_| self.options.rules)?;
+        let call = match &act {
+            Act::Read { path } | Act::Write { path, .. } => session.beside.watching().call_for(Some(path)),
+            Act::Run(_) => session.beside.watching().call_for(None),
+        };
+        let its = session.beside.clone();
+        Some(Decision::Later(
+            Order::Overtake,
+            Box::pin(async move {
+                let Some(engine) = its.engine().await else {
+                    return Deed::Answer(Err(unjudged().into()));
+                };
+                match engine.lets(act, call).await {
+                    Ok(()) => Deed::Pass,
+                    Err(failure) => Deed::Answer(Err(failure.into())),
+                }
+            }),
+        ))
+    }
+}
+
+fn command(request: CreateTerminalRequest) -> Asked {
+    Asked {
+        command: request.command,
+        args: request.args,
+        env: request.env.into_iter().map(|variable| (variable.name, variable.value)).collect(),
+        cwd: request.cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
+        output_limit: request.output_byte_limit,
+    }
+}

@@ -1,0 +1,476 @@
+//! An engine beside two ends in memory: what is held, answered, served and shown, and that all else passes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bowline_state::accumulator::ToolCallView;
+use bowline_state::changes::ChangeId;
+use bowline_state::relay::Opening as Asked;
+use bowline_state::schema::v1::{
+    Error, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, SelectedPermissionOutcome,
+    ToolCallId,
+};
+use bowline_state::watching::{Found, Owners};
+use expect_test::expect;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::*;
+use crate::between::{BoxFuture, Chain};
+use crate::engine::{Act, EditorWrites, Judged, Recorded};
+use crate::proxy::tests::{Echo, Far, pair};
+use crate::proxy::{Ends, Proxy, Settings};
+
+/// An engine whose disk is what a test puts there.
+#[derive(Default)]
+struct Disk {
+    changed: Mutex<Vec<String>>,
+    turns: AtomicUsize,
+    looks: AtomicUsize,
+    // Whether looks take for ever.
+    hangs: std::sync::atomic::AtomicBool,
+    told: Mutex<Vec<String>>,
+}
+
+#[derive(Clone, Default)]
+struct TestEngine(Arc<Disk>);
+
+impl Engine for TestEngine {
+    fn prepares(&self, _: &Asked) {}
+
+    fn opens(&self, opened: &Opened) -> BoxFuture<Option<Arc<dyn EngineSession>>> {
+        let session =
+            (opened.session.0.as_ref() != "closed").then(|| Arc::new(self.clone()) as Arc<dyn EngineSession>);
+        Box::pin(std::future::ready(session))
+    }
+}
+
+impl TestEngine {
+    fn tell(&self, what: String) {
+        self.0.told.lock().unwrap().push(what);
+    }
+
+    fn found(&self, owners: &Owners) -> Vec<Found> {
+        let changed = std::mem::take(&mut *self.0.changed.lock().unwrap());
+        let each = changed.into_iter().map(|path| Found {
+            change: ChangeId(1),
+            call: owners.of(&path).map(|call| call.0.to_string()),
+            path,
+            before: Some("old".to_owned()),
+            after: Some("new".to_owned()),
+        });
+        each.collect()
+    }
+
+    fn looked(&self, owners: Owners) -> BoxFuture<Vec<Found>> {
+        let engine = self.clone();
+        Box::pin(async move {
+            if engine.0.hangs.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            let found = engine.found(&owners);
+            engine.0.looks.fetch_add(1, Ordering::Relaxed);
+            found
+        })
+    }
+}
+
+impl EngineSession for TestEngine {
+    fn place(&self) -> Place {
+        Place { asked: "/w".to_owned(), own: "/w".to_owned() }
+    }
+
+    fn turn_begins(&self) -> BoxFuture<()> {
+        self.0.turns.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async {})
+    }
+
+    fn turn_ends(&self, owners: Owners) -> BoxFuture<Vec<Found>> {
+        self.looked(owners)
+    }
+
+    fn cancels(&self) -> BoxFuture<()> {
+        self.tell("cancelled".to_owned());
+        Box::pin(async {})
+    }
+
+    fn looks(&self, owners: Owners) -> BoxFuture<Vec<Found>> {
+        self.looked(owners)
+    }
+
+    fn judges(
+        &self,
+        call: ToolCallView,
+        options: Vec<PermissionOption>,
+    ) -> BoxFuture<Result<Judged, Failure>> {
+        let kind = match &*call.title {
+            "allowed" => PermissionOptionKind::AllowOnce,
+            "denied" => PermissionOptionKind::RejectOnce,
+            _ => return Box::pin(async { Ok(Judged::Ask) }),
+        };
+        let option = options.into_iter().find(|option| option.kind == kind).unwrap();
+        let outcome = RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id));
+        Box::pin(async move { Ok(Judged::Answered(RequestPermissionResponse::new(outcome))) })
+    }
+
+    fn permitted(&self, call: ToolCallId, outcome: RequestPermissionOutcome) -> BoxFuture<()> {
+        self.tell(format!("{} {}", call.0, json!(outcome)));
+        Box::pin(async {})
+    }
+
+    fn lets(&self, act: Act, _: Option<String>) -> BoxFuture<Result<(), Failure>> {
+        let is_denied = match act {
+            Act::Read { path } | Act::Write { path, .. } => path.ends_with(".env"),
+            Act::Run(asked) => asked.command == "rm",
+        };
+        let why = "a rule denies it".to_owned();
+        Box::pin(async move { if is_denied { Err(Failure::Denied { why }) } else { Ok(()) } })
+    }
+
+    fn editor_writes(&self, write: EditorWrites) -> BoxFuture<Result<Recorded, Failure>> {
+        let engine = self.clone();
+        engine.tell(format!("{:?} -> {:?} {}", write.had, write.wants, write.has_read));
+        let text = if write.wants == "merge" { "merged".to_owned() } else { write.wants };
+        let undone: BoxFuture<()> = Box::pin(async move { engine.tell("not written".to_owned()) });
+        Box::pin(async move {
+            if text == "conflict" {
+                let (path, why) = (write.path, "both changed it".to_owned());
+                return Err(Failure::Conflict { path, why, hunks: Vec::new() });
+            }
+            Ok(Recorded { text, undone })
+        })
+    }
+
+    fn puts_back(&self, _: ChangeId) -> BoxFuture<Option<BoxFuture<()>>> {
+        self.tell("put back".to_owned());
+        let engine = self.clone();
+        let again: BoxFuture<()> = Box::pin(async move { engine.tell("the agent's again".to_owned()) });
+        Box::pin(async move { Some(again) })
+    }
+
+    fn serves(
+        &self,
+        method: String,
+        params: Box<RawValue>,
+        _: Option<String>,
+    ) -> BoxFuture<Result<Box<RawValue>, Error>> {
+        let answer = to_raw_value(&json!({ "here": method, "params": params })).unwrap();
+        Box::pin(async move { Ok(answer) })
+    }
+
+    fn ends(&self) -> BoxFuture<()> {
+        Box::pin(async {})
+    }
+}
+
+struct Stage {
+    editor: Far,
+    agent: Far,
+    engine: TestEngine,
+    _running: tokio::task::JoinHandle<crate::proxy::Ended>,
+}
+
+/// A stage on which a session is open.
+async fn stage(options: Options, capabilities: &str) -> Stage {
+    let ((editor, near_editor), (agent, near_agent)): ((Far, Ends), (Far, Ends)) =
+        (pair(1 << 20), pair(1 << 20));
+    let engine = TestEngine::default();
+    let (line, (telling, told)) = (Line::default(), mpsc::channel(64));
+    let beside = Beside::new(Arc::new(engine.clone()), options, (line.clone(), telling), Chain::default());
+    let (caller, proxy) = Proxy::new(beside, Echo, Settings::default());
+    line.connect(caller);
+    let farewell = async { "gone".to_owned() };
+    let running =
+        tokio::spawn(proxy.telling(told).run(near_editor, near_agent, farewell, std::future::pending()));
+    let mut stage = Stage { editor, agent, engine, _running: running };
+    let hello = format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":1,"clientCapabilities":{capabilities}}}}}"#
+    );
+    stage.editor.say(&hello).await;
+    let heard = stage.agent.hear().await;
+    if !options.host {
+        assert_eq!(heard, hello);
+    }
+    stage.agent.say(r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}"#).await;
+    stage.editor.hear().await;
+    stage.opens("s").await;
+    stage
+}
+
+impl Stage {
+    async fn opens(&mut self, session: &str) {
+        let new = r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}"#;
+        self.editor.say(new).await;
+        assert_eq!(self.agent.hear().await, new);
+        let opened = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"sessionId":"{session}"}}}}"#);
+        self.agent.say(&opened).await;
+        assert_eq!(self.editor.hear().await, opened);
+    }
+
+    async fn prompts(&mut self, session: &str) {
+        let prompt = format!(
+            r#"{{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{{"sessionId":"{session}","prompt":[]}}}}"#
+        );
+        self.editor.say(&prompt).await;
+        assert_eq!(self.agent.hear().await, prompt);
+    }
+
+    fn changes(&self, path: &str) {
+        self.engine.0.changed.lock().unwrap().push(path.to_owned());
+    }
+
+    /// The agent says something that passes.
+    async fn passes(&mut self, line: &str) {
+        self.agent.say(line).await;
+        assert_eq!(self.editor.hear().await, line);
+    }
+}
+
+const FULL: &str = r#"{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true}"#;
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+
+fn update(session: &str, rest: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{{rest}}}}}}}"#
+    )
+}
+
+#[tokio::test]
+async fn what_a_call_changed_is_shown_on_it_after_the_agents_own_update_and_before_the_turns_end() {
+    let mut stage = stage(Options::default(), FULL).await;
+    stage.prompts("s").await;
+    assert_eq!(stage.engine.0.turns.load(Ordering::Relaxed), 1);
+    stage.passes(&update("s", r#""sessionUpdate":"tool_call","toolCallId":"t","title":"é","_x":1.50"#)).await;
+    // The look at its beginning is over.
+    while stage.engine.0.looks.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    stage.changes("/w/a");
+    stage
+        .passes(&update("s", r#""sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed""#))
+        .await;
+    let shown = stage.editor.hear().await;
+    stage.changes("/w/b");
+    stage.agent.say(ANSWER).await;
+    let answer = stage.editor.hear().await;
+    expect![[r#"
+        {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}],"_meta":{"bowline":{"observed":1}}}}}
+        {"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}
+    "#]]
+    .assert_eq(&format!("{shown}\n{answer}\n"));
+}
+
+#[tokio::test]
+async fn of_other_sessions_and_of_those_without_an_engine_everything_passes() {
+    let mut stage = stage(Options { rules: true, ..Options::default() }, FULL).await;
+    stage.opens("closed").await;
+    for session in ["closed", "unknown"] {
+        stage.prompts(session).await;
+        stage.changes("/w/a");
+        stage
+            .passes(&update(
+                session,
+                r#""sessionUpdate":"tool_call","toolCallId":"t","title":"","status":"completed""#,
+            ))
+            .await;
+        stage.passes(ANSWER).await;
+    }
+    // A second answer to the same prompt is passed on, and means nothing.
+    stage.passes(ANSWER).await;
+    // Rules that cannot be asked do not mean yes.
+    stage
+        .agent
+        .say(r#"{"jsonrpc":"2.0","id":9,"method":"fs/read_text_file","params":{"sessionId":"closed","path":"/w/a"}}"#)
+        .await;
+    expect![[r#"{"jsonrpc":"2.0","id":9,"error":{"code":-32030,"message":"permission denied: rules are to be applied, and the proxy has none for this session: its stderr says why","data":{"why":"rules are to be applied, and the proxy has none for this session: its stderr says why"}}}"#]].assert_eq(&stage.agent.hear().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_hangs_holds_up_neither_messages_nor_for_long_the_end_of_the_turn() {
+    let mut stage = stage(Options::default(), FULL).await;
+    stage.prompts("s").await;
+    stage.engine.0.hangs.store(true, Ordering::Relaxed);
+    for number in 0..300 {
+        let rest = format!(
+            r#""sessionUpdate":"tool_call","toolCallId":"t{number}","title":"","status":"completed""#
+        );
+        stage.passes(&update("s", &rest)).await;
+    }
+    stage.passes(ANSWER).await;
+}
+
+#[tokio::test]
+async fn rules_answer_what_they_decide_and_the_editor_the_rest() {
+    let mut stage = stage(Options { rules: true, ..Options::default() }, FULL).await;
+    let ask = |id: u32, title: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{{"toolCallId":"c{id}","title":"{title}"}},"options":[{{"optionId":"y","name":"Yes","kind":"allow_once"}},{{"optionId":"n","name":"No","kind":"reject_once"}}]}}}}"#
+        )
+    };
+    let mut told = String::new();
+    for (id, title) in [(10, "allowed"), (11, "denied")] {
+        stage.agent.say(&ask(id, title)).await;
+        told += &(stage.agent.hear().await + "\n");
+    }
+    let asked = ask(12, "asked");
+    stage.passes(&asked).await;
+    let yes = r#"{"jsonrpc":"2.0","id":12,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}"#;
+    stage.editor.say(yes).await;
+    assert_eq!(stage.agent.hear().await, yes);
+    for (id, method, rest) in [
+        (20, "fs/read_text_file", r#""path":"/w/.env""#),
+        (21, "fs/write_text_file", r#""path":"/w/.env","content":"x""#),
+        (22, "terminal/create", r#""command":"rm""#),
+    ] {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"sessionId":"s",{rest}}}}}"#
+        );
+        stage.agent.say(&line).await;
+        told += &(stage.agent.hear().await + "\n");
+    }
+    stage
+        .passes(r#"{"jsonrpc":"2.0","id":23,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}"#)
+        .await;
+    stage.passes(r#"{"jsonrpc":"2.0","id":24,"method":"terminal/create","params":{"sessionId":"s","command":"ls"}}"#).await;
+    while stage.engine.0.told.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    stage.editor.say(r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}"#).await;
+    stage.agent.hear().await;
+    while stage.engine.0.told.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    told += &stage.engine.0.told.lock().unwrap().join("\n");
+    expect![[r#"
+        {"jsonrpc":"2.0","id":10,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}
+        {"jsonrpc":"2.0","id":11,"result":{"outcome":{"outcome":"selected","optionId":"n"}}}
+        {"jsonrpc":"2.0","id":20,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":22,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        c12 {"outcome":"selected","optionId":"y"}
+        cancelled"#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn what_the_editor_lacks_is_offered_and_served_here() {
+    let mut stage =
+        stage(Options { host: true, ..Options::default() }, r#"{"fs":{"readTextFile":true},"_x":[1]}"#).await;
+    let mut told = String::new();
+    for (id, method) in [(20, "fs/write_text_file"), (21, "terminal/create"), (22, "terminal/wait_for_exit")]
+    {
+        let line = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"sessionId":"s","path":"/w/a"}}}}"#
+        );
+        stage.agent.say(&line).await;
+        told += &(stage.agent.hear().await + "\n");
+    }
+    stage
+        .agent
+        .say(r#"{"jsonrpc":"2.0","id":23,"method":"terminal/create","params":{"sessionId":"unknown","command":"x"}}"#)
+        .await;
+    told += &(stage.agent.hear().await + "\n");
+    // What it has is its own.
+    stage
+        .passes(r#"{"jsonrpc":"2.0","id":24,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}"#)
+        .await;
+    expect![[r#"
+        {"jsonrpc":"2.0","id":20,"result":{"here":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a"}}}
+        {"jsonrpc":"2.0","id":21,"result":{"here":"terminal/create","params":{"sessionId":"s","path":"/w/a"}}}
+        {"jsonrpc":"2.0","id":22,"result":{"here":"terminal/wait_for_exit","params":{"sessionId":"s","path":"/w/a"}}}
+        {"jsonrpc":"2.0","id":23,"error":{"code":-32002,"message":"Resource not found: session unknown","data":{"sessionId":"unknown"}}}
+    "#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn a_write_through_the_editor_begins_with_what_the_editor_has() {
+    let mut stage = stage(Options::default(), FULL).await;
+    let write = |id: u32, content: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/write_text_file","params":{{"sessionId":"s","path":"/w/a","content":"{content}","_meta":{{"x":1.0}}}}}}"#
+        )
+    };
+    let mut told = String::new();
+    for (id, content) in [(30, "plain"), (31, "merge"), (32, "conflict"), (33, "refused")] {
+        stage.agent.say(&write(id, content)).await;
+        let asked = stage.editor.hear().await;
+        told += &(asked.clone() + "\n");
+        let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
+        stage
+            .editor
+            .say(
+                &json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "content": "typed" } }).to_string(),
+            )
+            .await;
+        if content != "conflict" {
+            let asked = stage.editor.hear().await;
+            told += &(asked.clone() + "\n");
+            let asked: serde_json::Value = serde_json::from_str(&asked).unwrap();
+            let mut answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "_meta": null } });
+            if content == "refused" {
+                answer = json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": -32000, "message": "no" } });
+            }
+            stage.editor.say(&answer.to_string()).await;
+        }
+        told += &(stage.agent.hear().await + "\n");
+    }
+    told += &stage.engine.0.told.lock().unwrap().join("\n");
+    expect![[r#"
+        {"jsonrpc":"2.0","id":"bowline-proxy-4","method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-5","method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":"plain","_meta":{"x":1.0}}}
+        {"jsonrpc":"2.0","id":30,"result":{"_meta":null}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-7","method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-8","method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":"merged","_meta":{"x":1.0}}}
+        {"jsonrpc":"2.0","id":31,"result":{"_meta":null}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-10","method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":32,"error":{"code":-32602,"message":"/w/a: both changed it","data":{"reason":"conflict","path":"/w/a","why":"both changed it","hunks":[]}}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-12","method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":"bowline-proxy-13","method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":"refused","_meta":{"x":1.0}}}
+        {"jsonrpc":"2.0","id":33,"error":{"code":-32000,"message":"no"}}
+        Some("typed") -> "plain" false
+        Some("typed") -> "merge" false
+        Some("typed") -> "conflict" false
+        Some("typed") -> "refused" false
+        not written"#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn a_change_that_is_routed_is_put_back_and_written_by_the_editor() {
+    let mut stage = stage(Options { route: true, ..Options::default() }, FULL).await;
+    let mut told = String::new();
+    for (call, is_refused) in [("t", false), ("u", true)] {
+        stage.prompts("s").await;
+        stage.changes("/w/a");
+        let rest =
+            format!(r#""sessionUpdate":"tool_call","toolCallId":"{call}","title":"","status":"completed""#);
+        stage.passes(&update("s", &rest)).await;
+        for answer in [json!({ "content": "old" }), json!({})] {
+            let asked: serde_json::Value = serde_json::from_str(&stage.editor.hear().await).unwrap();
+            told += &format!("{} {}\n", asked["method"], asked["params"]);
+            let answer = match is_refused && answer == json!({}) {
+                true => {
+                    json!({ "jsonrpc": "2.0", "id": asked["id"], "error": { "code": 1, "message": "no" } })
+                }
+                false => json!({ "jsonrpc": "2.0", "id": asked["id"], "result": answer }),
+            };
+            stage.editor.say(&answer.to_string()).await;
+        }
+        let shown = stage.editor.hear().await;
+        told += &format!("{}\n", shown.contains("diff"));
+        stage.passes(ANSWER).await;
+        told += &(std::mem::take(&mut *stage.engine.0.told.lock().unwrap()).join("\n") + "\n");
+    }
+    expect![[r#"
+        "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
+        "fs/write_text_file" {"sessionId":"s","path":"/w/a","content":"new"}
+        true
+        put back
+        Some("old") -> "new" false
+        "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
+        "fs/write_text_file" {"sessionId":"s","path":"/w/a","content":"new"}
+        true
+        put back
+        Some("old") -> "new" false
+        not written
+        the agent's again
+    "#]]
+    .assert_eq(&told);
+}

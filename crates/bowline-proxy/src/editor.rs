@@ -1,0 +1,291 @@
+//! The editor's files and terminals as a place for an MCP server: what its tools do, the editor does.
+//!
+//! Texts are read and written by the editor, commands run in its terminals, and its user is asked before either changes
+//! anything. Listing and searching, for which the protocol has no methods, are done on this machine's disk; files that the
+//! session has read are searched as the editor has them.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bowline_mcp::server::Place;
+use bowline_state::failure::Failure;
+use bowline_state::lines::{Window, slice};
+use bowline_state::paths::Access;
+use bowline_state::schema::v1::{
+    CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
+    SessionId, TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
+    WriteTextFileRequest,
+};
+use bowline_state::terminal::Exit;
+use bowline_wire::{CallError, ClientHandle};
+use bowline_workspace::error::FilesError;
+use bowline_workspace::files::{Asker, Files, TextRead, TextWritten};
+use bowline_workspace::listing::{self, ListOptions, Listing};
+use bowline_workspace::roots::{RootError, RootSpec, Roots};
+use bowline_workspace::search::{self, SearchQuery, SearchResult, Unsaved};
+use bowline_workspace::terminals::{Asked, Shown, Terminals};
+use bowline_workspace::workspace::Served;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::permission::{Wish, review};
+
+/// How long the agent may take to say which session it is: it may connect to its servers before it answers.
+const OPENING: Duration = Duration::from_secs(60);
+
+/// How long the editor may take for what needs no person.
+const ANSWER: Duration = Duration::from_secs(60);
+
+/// So many files that were read are searched as the editor has them; of later ones the disk counts.
+const MAX_KNOWN: usize = 64;
+
+/// The editor, for one session.
+#[derive(Clone)]
+pub(crate) struct Editor {
+    pub(crate) client: ClientHandle,
+    // What the ids of its tool calls begin with: that of the server, as a session may have had several.
+    pub(crate) name: String,
+    session: watch::Receiver<Option<SessionId>>,
+    roots: Arc<Roots>,
+    // Files that were read through the editor. Invariant: at most `MAX_KNOWN`.
+    known: Arc<Mutex<BTreeSet<String>>>,
+    pub(crate) allowed: Arc<Allowed>,
+}
+
+/// What the user has allowed for the rest of the session, and how many questions there were.
+#[derive(Debug, Default)]
+pub(crate) struct Allowed {
+    pub(crate) writing: AtomicBool,
+    pub(crate) running: AtomicBool,
+    pub(crate) asked: AtomicU64,
+}
+
+impl Editor {
+    /// Returns the editor for a session that is known as soon as `session` has it.
+    ///
+    /// # Errors
+    /// Fails if its directory cannot be used.
+    pub(crate) fn new(
+        client: ClientHandle,
+        name: String,
+        session: watch::Receiver<Option<SessionId>>,
+        cwd: &str,
+        more: &[String],
+    ) -> Result<Self, RootError> {
+        let more: Vec<RootSpec> = more.iter().map(RootSpec::writable).collect();
+        let roots = Roots::open(&RootSpec::writable(cwd), &more)?;
+        Ok(Self {
+            client,
+            name,
+            session,
+            roots: Arc::new(roots),
+            known: Arc::default(),
+            allowed: Arc::default(),
+        })
+    }
+
+    /// Returns the session.
+    pub(crate) async fn session(&self) -> Result<SessionId, Failure> {
+        let mut session = self.session.clone();
+        let known = timeout(OPENING, session.wait_for(Option::is_some)).await;
+        let session = known.ok().and_then(Result::ok).and_then(|session| session.clone());
+        session.ok_or_else(|| Failure::Internal { reason: "the session is not open".to_owned() })
+    }
+
+    async fn read_text(&self, path: &str, window: Window) -> Result<String, Failure> {
+        let request =
+            ReadTextFileRequest::new(self.session().await?, path).line(window.line).limit(window.limit);
+        let read = within(ANSWER, self.client.read_text_file(request)).await;
+        match read {
+            Ok(read) => Ok(read.content),
+            // Not every editor says which error it is. Whether there is a file can be seen here.
+            Err(failure @ (Failure::ResourceNotFound { .. } | Failure::Cancelled)) => Err(failure),
+            Err(failure) => {
+                let (roots, asked) = (self.roots.clone(), path.to_owned());
+                let admitted = spawn_blocking(move || roots.admit(&asked, Access::Read)).await;
+                match admitted {
+                    Ok(Ok(found)) if !found.exists() => {
+                        Err(Failure::ResourceNotFound { uri: Some(path.to_owned()) })
+                    }
+                    _ => Err(failure),
+                }
+            }
+        }
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the texts that the editor has of files that were read.
+    async fn texts(&self) -> Unsaved {
+        let paths: Vec<String> = self.known().iter().cloned().collect();
+        let mut texts = Unsaved::new();
+        for path in paths {
+            if let Ok(text) = self.read_text(&path, Window::default()).await {
+                let (roots, asked) = (self.roots.clone(), path);
+                let admitted = spawn_blocking(move || roots.admit(&asked, Access::Read)).await;
+                if let Ok(Ok(admitted)) = admitted {
+                    texts.insert(admitted.canonical().to_owned(), Arc::new(text));
+                }
+            }
+        }
+        texts
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Roots) -> Result<T, FilesError> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let roots = self.roots.clone();
+        let done = spawn_blocking(move || act(&roots)).await;
+        let ended = |_| Failure::Internal { reason: "a file operation ended early".to_owned() };
+        Ok(done.map_err(ended)??)
+    }
+}
+
+/// Waits for a call so long, and returns what went wrong as what it is.
+async fn within<T>(limit: Duration, call: impl Future<Output = Result<T, CallError>>) -> Result<T, Failure> {
+    match timeout(limit, call).await {
+        Ok(answer) => answer.map_err(failure),
+        Err(_) => Err(Failure::Internal { reason: "the editor does not answer".to_owned() }),
+    }
+}
+
+/// Returns what a call that failed means.
+pub(crate) fn failure(error: CallError) -> Failure {
+    match error {
+        CallError::Refused(error) => Failure::from_error(&error),
+        CallError::NotAdvertised(missing) => missing.into(),
+        CallError::Closed => Failure::Internal { reason: "the editor is gone".to_owned() },
+        other => Failure::Internal { reason: other.to_string() },
+    }
+}
+
+/// Returns that something was done, also where the answer says so in a way of its own.
+fn done<T>(answered: Result<T, CallError>) -> Result<(), CallError> {
+    match answered {
+        Ok(_) | Err(CallError::Unreadable { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Files for Editor {
+    async fn read(&self, path: &str, window: Window) -> Result<TextRead, Failure> {
+        let text = self.read_text(path, window).await?;
+        {
+            let mut known = self.known();
+            if known.len() < MAX_KNOWN {
+                known.insert(path.to_owned());
+            }
+        }
+        let is_longer = window.limit.is_some_and(|limit| text.lines().count() as u64 > u64::from(limit));
+        // One that gives more lines than it was asked for has taken no notice of the window.
+        let text = if is_longer { slice(&text, window).map_err(Failure::from)?.to_owned() } else { text };
+        let whole = (window == Window::default()).then_some(true);
+        Ok(TextRead { text: Arc::new(text), served: Served::Document, whole })
+    }
+
+    async fn write(&self, path: &str, content: String, _: &Asker) -> Result<TextWritten, Failure> {
+        let before = match self.read_text(path, Window::default()).await {
+            Ok(text) => Some(text),
+            Err(Failure::ResourceNotFound { .. }) => None,
+            Err(failure) => return Err(failure),
+        };
+        let session = self.session().await?;
+        let wish = Wish::write(path, before, &content);
+        let request = WriteTextFileRequest::new(session, path, content);
+        review(self, wish, async {
+            let written = self.client.write_text_file(request).await;
+            done(written).map_err(failure)
+        })
+        .await?;
+        Ok(TextWritten { text: None, verdict: None, change: None })
+    }
+
+    async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, Failure> {
+        let path = path.to_owned();
+        self.blocking(move |roots| {
+            let directory = roots.admit(&path, Access::Read)?;
+            Ok(listing::list(roots, &directory, &options)?)
+        })
+        .await
+    }
+
+    async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, Failure> {
+        let texts = self.texts().await;
+        self.blocking(move |roots| {
+            let under = below.map(|path| roots.admit(&path, Access::Read)).transpose()?;
+            Ok(search::search(roots, &query, under.as_ref(), &texts)?)
+        })
+        .await
+    }
+}
+
+impl Terminals for Editor {
+    async fn create(&self, asked: Asked) -> Result<TerminalId, Failure> {
+        let wish = Wish::run(&asked);
+        let env = asked.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
+        let request = CreateTerminalRequest::new(self.session().await?, asked.command)
+            .args(asked.args)
+            .env(env)
+            .cwd(asked.cwd.map(Into::into))
+            .output_byte_limit(asked.output_limit);
+        let create = async { self.client.create_terminal(request).await.map_err(failure) };
+        Ok(review(self, wish, create).await?.terminal_id)
+    }
+
+    async fn output(&self, id: &TerminalId) -> Result<Shown, Failure> {
+        let request = TerminalOutputRequest::new(self.session().await?, id.clone());
+        let shown = within(ANSWER, self.client.terminal_output(request)).await?;
+        let exit = shown.exit_status.as_ref().map(exit);
+        Ok(Shown { text: shown.output, truncated: shown.truncated, exit })
+    }
+
+    async fn wait(&self, id: &TerminalId) -> Result<Exit, Failure> {
+        let request = WaitForTerminalExitRequest::new(self.session().await?, id.clone());
+        let waited = self.client.wait_for_terminal_exit(request).await.map_err(failure)?;
+        Ok(exit(&waited.exit_status))
+    }
+
+    async fn kill(&self, id: &TerminalId) -> Result<(), Failure> {
+        let request = KillTerminalRequest::new(self.session().await?, id.clone());
+        within(ANSWER, async { done(self.client.kill_terminal(request).await) }).await
+    }
+
+    async fn release(&self, id: &TerminalId) -> Result<(), Failure> {
+        let request = ReleaseTerminalRequest::new(self.session().await?, id.clone());
+        within(ANSWER, async { done(self.client.release_terminal(request).await) }).await
+    }
+}
+
+/// Returns how a command ended. An editor that does not say how means that it did.
+fn exit(status: &TerminalExitStatus) -> Exit {
+    match (&status.signal, status.exit_code) {
+        (Some(signal), _) => Exit::Signal(signal.clone()),
+        (None, code) => Exit::Code(code.and_then(|code| i32::try_from(code).ok()).unwrap_or_default()),
+    }
+}
+
+impl Place for Editor {
+    type Files = Self;
+    type Terminals = Self;
+
+    fn root(&self) -> &str {
+        self.roots.cwd()
+    }
+
+    fn files(&self) -> &Self {
+        self
+    }
+
+    fn terminals(&self) -> &Self {
+        self
+    }
+
+    async fn close(&self) {}
+}

@@ -1,0 +1,125 @@
+//! What a proxy needs of whoever has this machine's files, rules, journal and log. It knows no host: who composes the two
+//! implements this over one.
+
+use std::sync::Arc;
+
+use bowline_state::accumulator::ToolCallView;
+use bowline_state::changes::ChangeId;
+use bowline_state::failure::Failure;
+use bowline_state::relay::{Opened, Opening};
+use bowline_state::schema::v1::{
+    Error, PermissionOption, RequestPermissionOutcome, RequestPermissionResponse, ToolCallId,
+};
+use bowline_state::watching::{Found, Owners, Place};
+use bowline_workspace::terminals::Asked;
+use serde_json::value::RawValue;
+
+use crate::between::BoxFuture;
+
+/// Opens sessions beside the editor's.
+pub trait Engine: Send + Sync + 'static {
+    /// Begins to look at a directory that a session will have.
+    fn prepares(&self, opening: &Opening);
+
+    /// Opens the session that the agent has opened. What it is to be told of why it cannot is told elsewhere.
+    fn opens(&self, opened: &Opened) -> BoxFuture<Option<Arc<dyn EngineSession>>>;
+}
+
+/// What an agent asks of the editor.
+#[derive(Debug, Clone)]
+pub enum Act {
+    /// To read a file.
+    Read {
+        /// As the agent names it.
+        path: String,
+    },
+    /// To write a file.
+    Write {
+        /// As the agent names it.
+        path: String,
+        /// The whole text.
+        content: String,
+    },
+    /// To run a command.
+    Run(Asked),
+}
+
+/// What rules alone say to a permission request.
+#[derive(Debug)]
+pub enum Judged {
+    /// They decide, and this is the answer.
+    Answered(RequestPermissionResponse),
+    /// The editor's user decides.
+    Ask,
+}
+
+/// A write by the editor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EditorWrites {
+    /// The file, as the agent names it.
+    pub path: String,
+    /// What the editor has of it, with what is not saved; none if there is no such file.
+    pub had: Option<String>,
+    /// What the agent wants it to hold.
+    pub wants: String,
+    /// Whether the agent has read the file through the editor, and so knows what is not saved.
+    pub has_read: bool,
+    /// The tool call, if it is known.
+    pub call: Option<String>,
+}
+
+/// A write by the editor that is recorded.
+pub struct Recorded {
+    /// What is to be written: what the agent wants, or that merged with what the user typed.
+    pub text: String,
+    /// To be told if the editor does not write after all.
+    pub undone: BoxFuture<()>,
+}
+
+/// One session beside the editor's.
+pub trait EngineSession: Send + Sync {
+    /// Returns where it is.
+    fn place(&self) -> Place;
+
+    /// A turn begins: what changed before is nobody's.
+    fn turn_begins(&self) -> BoxFuture<()>;
+
+    /// The turn has ended. Returns what was found on disk that nobody has looked for yet.
+    fn turn_ends(&self, owners: Owners) -> BoxFuture<Vec<Found>>;
+
+    /// The turn is cancelled: its questions are withdrawn, and its commands killed.
+    fn cancels(&self) -> BoxFuture<()>;
+
+    /// Finds what changed on disk, and records it.
+    fn looks(&self, owners: Owners) -> BoxFuture<Vec<Found>>;
+
+    /// Says what the rules come to for a permission request.
+    fn judges(
+        &self,
+        call: ToolCallView,
+        options: Vec<PermissionOption>,
+    ) -> BoxFuture<Result<Judged, Failure>>;
+
+    /// The editor's user has answered one.
+    fn permitted(&self, call: ToolCallId, outcome: RequestPermissionOutcome) -> BoxFuture<()>;
+
+    /// Lets something pass that the editor will do, or says why not.
+    fn lets(&self, act: Act, call: Option<String>) -> BoxFuture<Result<(), Failure>>;
+
+    /// Records a write before the editor is asked for it.
+    fn editor_writes(&self, write: EditorWrites) -> BoxFuture<Result<Recorded, Failure>>;
+
+    /// Puts a file back to what it was before a change, if nobody has changed it since. Returns what does the change again.
+    fn puts_back(&self, change: ChangeId) -> BoxFuture<Option<BoxFuture<()>>>;
+
+    /// Does what the editor cannot: a method of files or terminals, with its params.
+    fn serves(
+        &self,
+        method: String,
+        params: Box<RawValue>,
+        call: Option<String>,
+    ) -> BoxFuture<Result<Box<RawValue>, Error>>;
+
+    /// The session is over.
+    fn ends(&self) -> BoxFuture<()>;
+}
