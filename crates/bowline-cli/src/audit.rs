@@ -11,12 +11,25 @@ use crate::records::here::{Here, Sign};
 use crate::records::showing::{Look, count, note, print, safe};
 use entries::Wanted;
 
-/// What is asked for.
+/// What is asked for: entries are listed if nothing else is.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct AuditArguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    show: ShowArguments,
 }
+
+const EXAMPLES: &str = "\
+Without a command, the entries are listed.
+
+Exit status: 0 done, 1 failed, or the log is not as it was written; 2 wrong usage.
+
+Examples:
+  bowline audit --last 20
+  bowline audit --denied
+  bowline audit verify";
 
 const SHOW_EXAMPLES: &str = "\
 Each line is one entry: its number, when, what was decided, what was asked for, on what; then who decided, how long it took,
@@ -46,7 +59,7 @@ Examples:
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Lists what agents asked for, what was decided, by whom, and what became of it
+    /// Lists what agents asked for, what was decided, by whom, and what became of it, as `bowline audit` alone does
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArguments),
     /// Says whether the log is as it was written, and if not, where it was changed, cut or reordered
@@ -97,7 +110,7 @@ struct VerifyArguments {
 
 /// Does it.
 pub(crate) fn run(arguments: AuditArguments) -> Result<(), Ending> {
-    match arguments.command {
+    match arguments.command.unwrap_or(Command::Show(arguments.show)) {
         Command::Show(arguments) => show(&arguments),
         Command::Verify(arguments) => verify(&arguments),
     }

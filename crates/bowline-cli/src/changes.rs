@@ -21,7 +21,10 @@ use selecting::{Meant, Purpose, Selectors};
 const CHANGES_EXAMPLES: &str = "\
 What the columns say: the number of the change, what became of the file, its name, lines added and removed. Then how it was
 learnt, where it did not go through Bowline: `observed` was found on disk after a turn or a command, and may have been done
-by you, or by another program or agent, while that went on; `claimed` is what an agent said. `undone` changes are listed with --all, and so is what you or other programs changed beside the agents.
+by you, or by another program or agent, while that went on; `claimed` is what an agent said. --written-only leaves both out.
+`undone` changes are listed with --all, and so is what you or other programs changed beside the agents.
+
+Exit status: 0, also if there are none; 2 for wrong usage; 4 if there is no such session.
 
 Examples:
   bowline changes                      what agents changed here and is not undone
@@ -49,7 +52,9 @@ pub(crate) struct ChangesArguments {
 const DIFF_EXAMPLES: &str = "\
 The patch shows what the changes made of each file that is still in effect. `git apply -R` takes it out of the files, as
 undo does; `git apply` puts it into a tree that does not have it. Names in it are relative to the workspace. Binary files are
-only said to differ.
+only said to differ. Nothing is printed to stdout if nothing is in effect.
+
+Exit status: 0, also if there is nothing to show; 2 for wrong usage; 4 if there is no such session.
 
 Examples:
   bowline diff                           all that agents changed and is not undone
@@ -79,8 +84,9 @@ and then nothing at all is taken back, unless --keep-going says to do the other 
 is not seen: the undo is made on disk, and the editor shows it as a change of the file.
 
 What a command did is found by looking at the disk after it. What you, or another program or agent, saved while it ran is found
-with it and taken back with it: such files are marked `observed` in `bowline changes`, and --dry-run shows what would become of
-them. What cannot be taken back is named, and stays: files that were too large, or too many, to be kept before a command.
+with it and taken back with it; and so is what was saved during a turn of an agent that writes to the disk by itself. Such
+files are marked `observed` in `bowline changes`, --dry-run names them, and --written-only leaves them alone. What cannot be
+taken back is named, and stays: files that were too large, or too many, to be kept before a command.
 Links and empty directories are not followed, nor is what a command did if Bowline was killed before it ended.
 
 Exit status: 0 if all was taken back, 1 if nothing or not all of it could be, 4 if there is no such session.
@@ -90,6 +96,7 @@ Examples:
   bowline undo                    the last turn
   bowline undo --turn 3           the third turn of the session that worked here last
   bowline undo --file src/main.rs what agents did to one file
+  bowline undo --written-only     the last turn, but for what was only found on disk
   bowline undo --change 12 --hunk 2
   bowline redo                    what was undone last";
 
@@ -157,6 +164,9 @@ pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), Ending> {
     let workspace = here.open(&[])?;
     let history = history(&workspace)?;
     let meant = arguments.selectors.meant(&here, &history, Purpose::Look, &[])?;
+    if history.is_empty() && !arguments.json {
+        return print(&format!("{}\n", nothing_yet(&here)));
+    }
     let mut selection = meant.selection;
     if arguments.all && selection.who == Who::Agents {
         selection.who = Who::Anyone;
@@ -177,11 +187,17 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), Ending> {
     }
     let workspace = here.open(&[])?;
     let history = history(&workspace)?;
-    let Meant { selection, .. } =
+    let Meant { selection, words } =
         arguments.selectors.meant(&here, &history, Purpose::Look, &arguments.hunk)?;
     let files = patching::files(&workspace, &selection)?;
     if files.is_empty() {
-        note("nothing of this is in effect: `bowline changes --all` tells what was");
+        note(&match history.iter().any(|changed| changed.change.origin.session.is_some()) {
+            true => format!(
+                "there is nothing to show of {words}: it is undone, or left the files as they were (bowline changes --all)"
+            ),
+            false => nothing_yet(&here),
+        });
+        return Ok(());
     }
     let look = Look::of_stdout();
     if arguments.stat {

@@ -45,6 +45,12 @@ use tty::Tty;
 /// The screen is drawn at most every so often, however much happens.
 const FRAME: Duration = Duration::from_millis(33);
 
+/// Of the time, drawing may take one part of so many.
+const SHARE: u32 = 3;
+
+/// Who types does not wait longer than this to see it, whatever drawing takes.
+const LONGEST_PAUSE: Duration = Duration::from_millis(150);
+
 /// How often time goes by where something moves.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -57,7 +63,12 @@ Examples:
   bowline chat --session last           go on where you were
   bowline chat --approve edits          do not ask before files are changed
 
-Keys: Enter sends, Esc cancels, F1 shows all others, Ctrl-C twice quits.")]
+Keys: Enter sends, Esc cancels, F1 shows all others, Ctrl-C twice quits.
+
+Environment: NO_COLOR for no colours; TERM must name a terminal that can move its cursor.
+
+Exit status: 0 if you left; 1 if the agent cannot be started; 2 for wrong usage, also without a terminal; 4 if there is no
+such session; 130 if a signal ended it.")]
 pub(crate) struct ChatArguments {
     #[command(flatten)]
     client: ClientArguments,
@@ -93,6 +104,11 @@ pub(crate) async fn run(arguments: ChatArguments) -> Result<(), Ending> {
         writeln!(std::io::stdout(), "To go on with this session: {command}").ok();
     }
     Ok(())
+}
+
+/// Returns how long nothing is drawn after a drawing that took so long, with what came in before it.
+fn pause(spent: Duration) -> Duration {
+    FRAME.max(spent * (SHARE - 1)).min(LONGEST_PAUSE)
 }
 
 /// Says whether a key is a letter with Ctrl.
@@ -162,20 +178,21 @@ impl Talk {
         let mut stopped = signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-        let mut drawn: Option<Instant> = None;
+        let mut next: Option<Instant> = None;
         let mut stale = true;
         loop {
-            let due = drawn.map(|drawn| drawn + FRAME).filter(|due| *due > Instant::now());
+            let due = next.filter(|due| *due > Instant::now());
             if stale && due.is_none() {
                 // What came in meanwhile goes along. On a terminal so slow that there is always something to draw, nobody
                 // would look for it otherwise.
+                let begun = Instant::now();
                 let goes = self.take_in();
                 if goes != Goes::On {
                     return Ok(goes);
                 }
                 let (app, colours) = (&mut self.app, self.colours);
                 self.tty.draw(|frame| draw::draw(app, frame, colours))?;
-                (drawn, stale) = (Some(Instant::now()), false);
+                (next, stale) = (Some(Instant::now() + pause(begun.elapsed())), false);
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -270,5 +287,16 @@ impl Talk {
             }
         }
         goes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawing_leaves_time_for_others() {
+        let pause = |millis| pause(Duration::from_millis(millis)).as_millis();
+        assert_eq!([0, 1, 16, 17, 50, 75, 1000].map(pause), [33, 33, 33, 34, 100, 150, 150]);
     }
 }

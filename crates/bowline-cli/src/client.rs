@@ -8,7 +8,7 @@ mod options;
 pub(crate) mod prompt;
 pub(crate) mod reopen;
 mod setting;
-mod trace;
+pub(crate) mod trace;
 
 pub(crate) use arguments::ClientArguments;
 pub(crate) use launch::{Client, Launch};

@@ -4,6 +4,7 @@ mod agent;
 mod machine;
 mod models;
 mod own;
+mod process;
 mod report;
 mod serving;
 
@@ -43,7 +44,9 @@ pub(crate) struct DoctorArguments {
 
 const AFTER: &str = "\
 Lines begin with ✓ where all is well, with ! where something is missing that you may want, and with ✗ where something is
-broken. The exit code is 0 if nothing is broken, else 1.
+broken. The agent of -- COMMAND is started as `bowline run --agent` starts it: under a supervisor, which ends all of it.
+
+Exit status: 0 if nothing is broken, 1 if something is, 2 for wrong usage, 130 if it was interrupted.
 
 Examples:
   bowline doctor
@@ -77,7 +80,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), Ending> {
         let patience = Duration::from_secs(arguments.timeout);
         // Who gives up takes the agent along.
         report.add(tokio::select! {
-            looked = agent::look(&arguments.command, patience) => looked,
+            looked = agent::look(&arguments.command, &cwd, patience) => looked,
             _ = signalled() => return Err(Ending::Interrupted),
         });
     }

@@ -54,6 +54,12 @@ impl Ending {
     }
 }
 
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.told())
+    }
+}
+
 impl From<anyhow::Error> for Ending {
     fn from(error: anyhow::Error) -> Self {
         Self::Failed(error)

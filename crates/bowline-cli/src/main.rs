@@ -10,12 +10,15 @@ mod demo;
 mod doctor;
 mod ending;
 mod mcp;
+mod mcp_bridge;
 mod places;
 mod policy;
+mod proxy;
 mod records;
 mod run;
 mod sessions;
 mod setup;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -25,11 +28,20 @@ use ending::Ending;
 
 /// The workspace between an editor and a coding agent: unsaved text, reviewed writes, undo.
 #[derive(Parser)]
-#[command(name = "bowline", version, arg_required_else_help = true)]
+#[command(name = "bowline", version, arg_required_else_help = true, after_help = AFTER)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
+
+const AFTER: &str = "\
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no such session, 5 denied with nobody to ask,
+130 interrupted.
+
+Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors)
+say where Bowline keeps what is yours; NO_COLOR turns colours off; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
+
+`bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline doctor` says what works here.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -45,6 +57,8 @@ enum Command {
     Agent(agent::AgentArguments),
     /// Serves this workspace to MCP clients: files, commands and unsaved text under your rules
     Mcp(mcp::McpArguments),
+    /// Stands between an editor and any agent, and gives the agent the editor's files and terminals as an MCP server
+    Proxy(proxy::ProxyArguments),
     /// Lists what agents changed in this workspace
     Changes(changes::ChangesArguments),
     /// Shows what agents changed, as a patch that git reads
@@ -57,6 +71,8 @@ enum Command {
     Sessions(sessions::SessionsArguments),
     /// Shows and verifies the record of what agents did here
     Audit(audit::AuditArguments),
+    /// Shows what was said between a client and an agent, and plays it back
+    Trace(trace::TraceArguments),
     /// Shows and changes what agents may do here without a question
     Policy(policy::PolicyArguments),
     /// Says what works, what does not, and what to do about it
@@ -65,6 +81,9 @@ enum Command {
     Setup(setup::SetupArguments),
     /// Prints a script that completes commands and options in a shell
     Completions(completions::CompletionsArguments),
+    /// Connects an agent that starts its MCP servers itself to its proxy, which names it to the agent
+    #[command(hide = true)]
+    McpBridge(mcp_bridge::BridgeArguments),
     /// Owns the processes of one command, started by a host.
     #[command(name = SUPERVISOR, hide = true)]
     Supervisor,
@@ -90,12 +109,15 @@ fn main() -> ExitCode {
         Command::Chat(arguments) => runtime.block_on(chat::run(arguments)).map(done),
         Command::Agent(arguments) => runtime.block_on(agent::run(arguments)).map_err(Ending::from),
         Command::Mcp(arguments) => runtime.block_on(mcp::run(arguments)),
+        Command::McpBridge(arguments) => runtime.block_on(mcp_bridge::run(arguments)),
+        Command::Proxy(arguments) => runtime.block_on(proxy::run(arguments)),
         Command::Changes(arguments) => changes::list(&arguments).map(done),
         Command::Diff(arguments) => changes::diff(&arguments).map(done),
         Command::Undo(arguments) => changes::undo(&arguments).map(done),
         Command::Redo(arguments) => changes::redo(&arguments).map(done),
         Command::Sessions(arguments) => runtime.block_on(sessions::run(arguments)).map(done),
         Command::Audit(arguments) => audit::run(arguments).map(done),
+        Command::Trace(arguments) => trace::run(arguments),
         Command::Policy(arguments) => policy::run(arguments).map(done),
         Command::Doctor(arguments) => runtime.block_on(doctor::run(arguments)).map(done),
         Command::Setup(arguments) => setup::run(arguments).map(done),

@@ -2,7 +2,7 @@
 
 mod desk;
 mod place;
-mod token;
+pub(crate) mod token;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -94,7 +94,6 @@ pub(crate) async fn run(arguments: McpArguments) -> Result<ExitCode, Ending> {
     let places = Places::of(|name| std::env::var_os(name))?;
     let desk = Arc::new(Desk::default());
     let host = open(&arguments, &places, desk.clone()).await?;
-    desk.listen(host.workspace());
     let offer = match (arguments.read_only, arguments.no_terminal) {
         (true, _) => Offer::Reading,
         (false, true) => Offer::Files,
@@ -104,7 +103,7 @@ pub(crate) async fn run(arguments: McpArguments) -> Result<ExitCode, Ending> {
         name: "bowline".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         offer,
-        advice: advice(),
+        advice: advice(&arguments),
     };
     let root = host.workspace().roots().cwd().to_owned();
     let open = move |client| LocalPlace::open(host.clone(), desk.clone(), client);
@@ -135,7 +134,9 @@ async fn over_http(
     arguments: &McpArguments,
     root: &str,
 ) -> Result<ExitCode, Ending> {
-    let addresses: Vec<SocketAddr> = match lookup_host(address).await {
+    // A port alone is one of this machine's own.
+    let at = if address.starts_with(':') { format!("127.0.0.1{address}") } else { address.to_owned() };
+    let addresses: Vec<SocketAddr> = match lookup_host(at).await {
         Ok(found) => found.collect(),
         Err(error) => {
             return Err(Ending::Usage(format!(
@@ -179,6 +180,7 @@ async fn open(arguments: &McpArguments, places: &Places, desk: Arc<Desk>) -> Res
     let mut terminals = terminals::Settings::inheriting(supervisor, std::env::vars_os());
     terminals.temporary = std::env::temp_dir();
     let mut settings = Settings::new(terminals);
+    settings.writes_here_only = true;
     settings.offer.write = !arguments.read_only;
     settings.offer.terminal = !arguments.read_only && !arguments.no_terminal;
     settings.preset = arguments.approve.map(preset);
@@ -231,22 +233,34 @@ fn preset(approve: Approve) -> Preset {
     }
 }
 
-fn advice() -> Advice {
-    let rule = |kind: &str, what: &str| format!("a rule: `bowline policy allow {kind} '{what}'`");
+/// Returns what would help where something is denied: options that were not given yet, and rules where they are read from.
+fn advice(arguments: &McpArguments) -> Advice {
+    let rule = |kind: &str, what: &str| match &arguments.policy {
+        Some(file) => format!("a rule in {}", file.display()),
+        None => format!("a rule: `bowline policy allow {kind} '{what}'`"),
+    };
+    let only = |rule: String| format!("The user can allow it by {rule}.");
     let either = |what: &str, rule: String| {
         format!(
             "The user can allow it by starting the server with `bowline mcp --approve {what}`, or by {rule}."
         )
     };
+    let (writes, runs) = match arguments.approve {
+        Some(Approve::All) => (true, true),
+        Some(Approve::Edits) => (true, false),
+        Some(Approve::Reads | Approve::Ask | Approve::None) | None => (false, false),
+    };
+    let (write, run) = (rule("write", "PATH"), rule("execute", "COMMAND"));
     Advice {
-        reading: format!("The user can allow it by {}.", rule("read", "PATH")),
-        writing: either("edits", rule("write", "PATH")),
-        running: either("all", rule("execute", "COMMAND")),
+        reading: only(rule("read", "PATH")),
+        protected: only(write.clone()),
+        writing: if writes { only(write) } else { either("edits", write) },
+        running: if runs { only(run) } else { either("all", run) },
     }
 }
 
 /// Waits for a signal that asks the program to end, and returns its number.
-async fn signalled() -> u8 {
+pub(crate) async fn signalled() -> u8 {
     let kinds = [(SignalKind::hangup(), 1), (SignalKind::interrupt(), 2), (SignalKind::terminate(), 15)];
     let waits = kinds.map(|(kind, number)| {
         Box::pin(async move {

@@ -15,12 +15,35 @@ use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
 use crate::records::showing::{Look, print, safe};
 
-/// What is asked for.
+/// What is asked for: the rules are shown if nothing else is.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct PolicyArguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    show: ShowArguments,
 }
+
+/// How the rules are shown.
+#[derive(Args, Debug)]
+struct ShowArguments {
+    /// Prints one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+const EXAMPLES: &str = "\
+Without a command, the rules are shown.
+
+Exit status: 0 done, 1 failed, 2 wrong usage.
+
+Examples:
+  bowline policy
+  bowline policy explain execute 'cargo test && git push'
+  bowline policy allow execute \"cargo test\"";
 
 const SHOW_EXAMPLES: &str = "\
 Of all rules that match, the strongest decides: deny before ask before allow. Where none matches, the preset holds:
@@ -76,15 +99,9 @@ Examples:
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Shows the rules in force here, the preset, and where they are from
+    /// Shows the rules in force here, the preset, and where they are from, as `bowline policy` alone does
     #[command(after_help = SHOW_EXAMPLES)]
-    Show {
-        /// Prints one JSON object
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        place: Where,
-    },
+    Show(ShowArguments),
     /// Says what would happen with something that an agent wants, and why
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain {
@@ -197,8 +214,8 @@ fn kinds(text: &str) -> Result<Kinds, String> {
 
 /// Does it.
 pub(crate) fn run(arguments: PolicyArguments) -> Result<(), Ending> {
-    match arguments.command {
-        Command::Show { json, place } => {
+    match arguments.command.unwrap_or(Command::Show(arguments.show)) {
+        Command::Show(ShowArguments { json, place }) => {
             let (here, file) = open(&place, Scope::Workspace)?;
             print(&rules::shown(&file, &here, json, Look::of_stdout())?)
         }

@@ -88,6 +88,12 @@ Exit status:
   5    something that the agent wanted to do was denied, and nobody was asked
   130  interrupted
 
+Environment:
+  NO_COLOR                          no colours, if it is set and not empty
+  XDG_STATE_HOME, XDG_CONFIG_HOME,
+  XDG_DATA_HOME                     where journal and audit log, rules and agents, and anchors are kept; else below HOME
+  ANTHROPIC_API_KEY and others      keys for Bowline's own agent (bowline doctor tells which are there)
+
 Examples:
   bowline run 'read src/main.rs'
   bowline run --approve edits 'Fix the typo in @README.md'
@@ -417,7 +423,12 @@ fn read_prompt(arguments: &RunArguments) -> Result<(Vec<Part>, From), Ending> {
     let (said, from) = match (&arguments.file, arguments.prompt.as_slice()) {
         (Some(file), _) if file == "-" => (vec![stdin()?], From::Stdin),
         (Some(file), _) => {
-            let opened = std::fs::File::open(file)
+            let opened = std::fs::File::open(file).and_then(|opened| match opened.metadata()?.is_dir() {
+                // Opening one works, and reading from it says the same later.
+                true => Err(std::io::ErrorKind::IsADirectory.into()),
+                false => Ok(opened),
+            });
+            let opened = opened
                 .map_err(|error| Ending::Usage(format!("cannot read the prompt {}: {error}", quote(file))))?;
             (vec![Part::Read(read_text(opened, &quote(file))?)], From::Elsewhere)
         }

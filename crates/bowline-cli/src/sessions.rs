@@ -18,12 +18,38 @@ use crate::records::here::directory;
 use crate::records::showing::{Ink, Look, count, note, print, safe, safe_lines};
 use crate::records::times::{ago, now};
 
-/// What is asked for.
+/// What is asked for: sessions are listed if nothing else is.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct SessionsArguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    list: ListArguments,
 }
+
+/// What to list.
+#[derive(Args, Debug)]
+struct ListArguments {
+    /// Lists the sessions of every directory
+    #[arg(long, conflicts_with = "cwd")]
+    all: bool,
+    /// Prints one JSON object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+const EXAMPLES: &str = "\
+Without a command, sessions are listed.
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 4 no such session.
+
+Examples:
+  bowline sessions                      those of this directory, or of the nearest above it that has some
+  bowline sessions show last
+  bowline sessions export last --output session.md";
 
 const LIST_EXAMPLES: &str = "\
 The last used session comes first. These are the sessions of Bowline's own agent, also those that an editor began; other
@@ -58,18 +84,9 @@ Examples:
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Lists sessions
+    /// Lists sessions, as `bowline sessions` alone does
     #[command(after_help = LIST_EXAMPLES)]
-    List {
-        /// Lists the sessions of every directory
-        #[arg(long, conflicts_with = "cwd")]
-        all: bool,
-        /// Prints one JSON object a line
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        place: Where,
-    },
+    List(ListArguments),
     /// Shows a conversation: prompts, answers, and what tools did
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
@@ -126,8 +143,8 @@ enum Format {
 pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), Ending> {
     let places = Places::of(|name| std::env::var_os(name))?;
     let sessions = Sessions::new(&places);
-    let done = match arguments.command {
-        Command::List { all, json, place } => list(&sessions, all, json, &place).await,
+    let done = match arguments.command.unwrap_or(Command::List(arguments.list)) {
+        Command::List(ListArguments { all, json, place }) => list(&sessions, all, json, &place).await,
         Command::Show { session, full } => {
             let stored = sessions.read(&session).await?;
             print(&conversation::text(&stored, full, Look::of_stdout()))

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use bowline_state::changes::{ChangeId, Reversal};
+use bowline_state::changes::{ChangeId, Reversal, Source};
 use bowline_state::undo::{Selection, Who};
 use bowline_workspace::workspace::Changed;
 use clap::Args;
@@ -34,6 +34,9 @@ pub(crate) struct Selectors {
     /// One change, by the number that `bowline changes` shows
     #[arg(long, value_name = "ID", conflicts_with_all = ["session", "turn", "call", "file"])]
     change: Option<i64>,
+    /// Only what was written through Bowline: what was found on disk, and may be your own work, is left alone
+    #[arg(long, conflicts_with = "change")]
+    written_only: bool,
     #[command(flatten)]
     place: Where,
 }
@@ -50,9 +53,9 @@ impl FromStr for Turn {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.parse() {
-            Ok(number) => Ok(Self::Number(number)),
+            Ok(number) if number > 0 => Ok(Self::Number(number)),
             Err(_) if text == "last" => Ok(Self::Last),
-            Err(_) => Err("turns are counted from 1; `last` is the last one".to_owned()),
+            _ => Err("turns are counted from 1; `last` is the last one".to_owned()),
         }
     }
 }
@@ -110,6 +113,10 @@ impl Selectors {
             Some(id) => one(history, ChangeId(id))?,
             None => self.some(here, history, purpose)?,
         };
+        if self.written_only {
+            meant.selection.source = Some(Source::Written);
+            meant.words += ", as far as it was written through Bowline";
+        }
         if !hunks.is_empty() {
             meant = only(history, purpose, meant, hunks)?;
         }

@@ -1,6 +1,7 @@
 //! Taking back, and doing again.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::io::IsTerminal as _;
 use std::path::Path;
 
 use bowline_state::audit::{Action, By, Entry, Subject};
@@ -20,6 +21,11 @@ use crate::records::times::now;
 
 /// So many directories beside the workspace's own are opened, to take back what was changed there.
 const MAX_MORE: usize = 32;
+/// So many files that were found on disk are named.
+const MAX_FOUND: usize = 20;
+/// What is said of them.
+const PERHAPS_YOURS: &str =
+    "what was found on disk may be your own work, saved meanwhile, or that of another program";
 
 /// Which way it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,9 +65,25 @@ impl Way {
 
     fn act(self, workspace: &Workspace, selection: &Selection) -> Result<TakenBack, FilesError> {
         match self {
-            Self::Undo => workspace.undo(selection),
-            Self::Redo => workspace.redo(selection),
+            Self::Undo => workspace.undo_telling(selection, &|done, of| progress(self, done, of)),
+            Self::Redo => workspace.redo_telling(selection, &|done, of| progress(self, done, of)),
         }
+    }
+}
+
+/// From so many files on a person is told how far it is.
+const MANY: usize = 200;
+
+/// Tells a person at a terminal how many of many files are done, on one line that goes when all are.
+#[expect(clippy::print_stderr, reason = "how far it is goes to whoever looks at the terminal")]
+fn progress(way: Way, done: usize, of: usize) {
+    if of < MANY || !std::io::stderr().is_terminal() {
+        return;
+    }
+    if done >= of {
+        eprint!("\r\x1b[K");
+    } else if done.is_multiple_of(50) {
+        eprint!("\r{} {done} of {of} files", way.done());
     }
 }
 
@@ -81,7 +103,7 @@ pub(super) fn take_back(taking: &Taking, way: Way) -> Result<(), Ending> {
     }
     let workspace = reaching(&here, workspace, &known, &meant.selection)?;
     if taking.dry_run {
-        return foresee(&here, &workspace, way, &meant);
+        return foresee(&here, &workspace, way, &meant, &known);
     }
     let done = match way.act(&workspace, &meant.selection) {
         Ok(done) => Done { files: done.files, left: done.left, ..Done::default() },
@@ -139,7 +161,13 @@ fn nothing(way: Way, meant: &Meant) -> Ending {
 }
 
 /// Shows what would be done.
-fn foresee(here: &Here, workspace: &Workspace, way: Way, meant: &Meant) -> Result<(), Ending> {
+fn foresee(
+    here: &Here,
+    workspace: &Workspace,
+    way: Way,
+    meant: &Meant,
+    known: &[Changed],
+) -> Result<(), Ending> {
     let words = &meant.words;
     let foresight = match way.foresee(workspace, &meant.selection) {
         Ok(foresight) => foresight,
@@ -150,6 +178,17 @@ fn foresee(here: &Here, workspace: &Workspace, way: Way, meant: &Meant) -> Resul
     let mut refused = Vec::new();
     let files = foresight.files.len();
     note(&format!("{words} would be {}, in {}", way.done(), count(files, "file", "files")));
+    let taken = |change: &Change| foresight.files.iter().any(|file| file.path == change.path);
+    let found = known.iter().filter(|changed| changed.in_effect).map(|changed| &changed.change);
+    let found = found.filter(|change| change.source == Source::Observed && meant.selection.matches(change));
+    let found: BTreeSet<&str> =
+        found.filter(|change| taken(change)).map(|change| here.name(&change.path)).collect();
+    if way == Way::Undo && !found.is_empty() {
+        let shown: Vec<String> = found.iter().take(MAX_FOUND).map(|name| safe(name)).collect();
+        let more = found.len() - shown.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        note(&format!("{PERHAPS_YOURS}: {}{more}; --written-only leaves that alone", shown.join(", ")));
+    }
     for file in foresight.files {
         match file.patch {
             Ok(patch) if patch.is_empty() => note(&format!("{} is so already", safe(here.name(&file.path)))),
@@ -236,15 +275,21 @@ fn tell(here: &Here, workspace: &Workspace, way: Way, words: &str, done: &Done) 
     let mut text = format!("{} {words}, in {}\n", way.done(), count(files, "file", "files"));
     let names: Vec<String> = done.files.iter().map(|file| safe(here.name(&file.path))).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let mut any_found = false;
     for (file, name) in done.files.iter().zip(&names) {
         let change = workspace.change(file.change).map_err(failed)?;
-        let found = if was_found(workspace, &change)? { " (found on disk after a command)" } else { "" };
+        let found = found(workspace, &change)?;
+        any_found |= found.is_some();
+        let found = found.map(|how| format!(" ({how})")).unwrap_or_default();
         text.push_str(&format!("  {name:width$}  {}{found}\n", became(workspace, way, file, &change)?));
     }
     if files == 0 {
         text.clear();
     } else if way == Way::Undo {
         text.push_str("`bowline redo` brings it back\n");
+        if any_found {
+            text.push_str(&format!("{PERHAPS_YOURS}; undo --written-only leaves that alone\n"));
+        }
     }
     print(&text)?;
     let left = tell_left(here, workspace, way, &done.left)?;
@@ -270,14 +315,18 @@ fn tell_left(
     Ok((!left.is_empty()).then(not_all))
 }
 
-/// Says whether what was reversed was found on disk: then it may have been somebody else who did it.
-fn was_found(workspace: &Workspace, change: &Change) -> Result<bool, Ending> {
+/// Says how what was reversed was found on disk, if it was: then it may have been somebody else who did it.
+fn found(workspace: &Workspace, change: &Change) -> Result<Option<&'static str>, Ending> {
     for reversal in &change.reverses {
-        if workspace.change(reversal.change).map_err(failed)?.source == Source::Observed {
-            return Ok(true);
+        let reversed = workspace.change(reversal.change).map_err(failed)?;
+        if reversed.source == Source::Observed {
+            return Ok(Some(match reversed.origin.command {
+                Some(_) => "found on disk after a command",
+                None => "found on disk after the turn",
+            }));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 /// Returns what became of a file by a reversal.

@@ -93,6 +93,7 @@ pub(crate) struct App {
     // Whether the screen was too small to show anything when it was drawn last.
     too_small: bool,
     files: Vec<String>,
+    files_truncated: bool,
     files_asked: Option<Duration>,
     notices: u64,
     wants_changes: bool,
@@ -190,6 +191,7 @@ impl App {
             pressed: None,
             too_small: false,
             files: Vec::new(),
+            files_truncated: false,
             files_asked: None,
             notices: 0,
             wants_changes: false,
@@ -257,9 +259,10 @@ impl App {
                     _ => self.conversation.note(Tone::Quiet, text),
                 }
             }
-            Event::Files(files) => {
-                self.files = files;
+            Event::Files { names, truncated } => {
+                (self.files, self.files_truncated) = (names, truncated);
                 self.look_for_completion();
+                self.tell_of_more_files();
             }
             Event::Options(options) => self.options = options,
             Event::Mode(mode) => self.mode = Some(mode),
@@ -480,21 +483,6 @@ impl App {
         // What was to come after it may not be wanted any more.
         self.unqueue();
         Vec::new()
-    }
-
-    fn show_sessions(&mut self, found: Result<Vec<SessionInfo>, String>) {
-        // Who does not wait for them any more does something else.
-        if !std::mem::take(&mut self.wants_sessions) {
-            return;
-        }
-        match found {
-            Ok(sessions) => {
-                self.flash = None;
-                let picker = settings::sessions(&sessions, self.session.as_ref());
-                self.pane = Some(Pane::Sessions(sessions, picker));
-            }
-            Err(why) => self.flash(why),
-        }
     }
 }
 

@@ -67,8 +67,13 @@ pub(crate) enum Event {
     Changes(Result<changes::Listed, String>),
     /// Changes were taken back, or not.
     TakenBack(Result<String, String>),
-    /// The files of the workspace.
-    Files(Vec<String>),
+    /// The files of the workspace: all of them, or the first of many.
+    Files {
+        /// Their names; those of directories end with a `/`.
+        names: Vec<String>,
+        /// Whether there are more.
+        truncated: bool,
+    },
     /// The options of the session are these now.
     Options(Vec<SessionConfigOption>),
     /// The mode of the session is this now.

@@ -24,6 +24,9 @@ const MAX_WAITING: usize = 1000;
 /// So many bytes of one command's output wait at most; the oldest go.
 const MAX_OUTPUT: usize = 256 << 10;
 
+/// So many lines of it are shown: more than that push the others out of it unseen.
+const MAX_LINES: usize = super::output::MAX_SCROLLBACK + super::output::ROWS;
+
 /// What has happened, for the task that owns the conversation. Clones are the same one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inbox(Arc<Shared>);
@@ -86,7 +89,10 @@ impl Inbox {
         let (rest, last): (Vec<Event>, Vec<Event>) =
             rest.into_iter().partition(|event| !matches!(event, Event::TerminalEnded(..)));
         events.extend(rest);
-        events.extend(waiting.output.drain().map(|(terminal, bytes)| Event::TerminalOutput(terminal, bytes)));
+        events.extend(waiting.output.drain().map(|(terminal, mut bytes)| {
+            bytes.drain(..unseen(&bytes));
+            Event::TerminalOutput(terminal, bytes)
+        }));
         events.extend(last);
         events.extend(waiting.progress.take().map(|(what, done)| Event::Progress(what, done)));
         events
@@ -139,6 +145,12 @@ impl Inbox {
         drop(waiting);
         self.0.came.notify_one();
     }
+}
+
+/// Returns how many bytes of output are before the lines that can be seen.
+fn unseen(output: &[u8]) -> usize {
+    let ends = output.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n');
+    ends.map(|(at, _)| at + 1).nth(MAX_LINES).unwrap_or(0)
 }
 
 /// Tells that nobody waits for an answer any more.

@@ -12,7 +12,7 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthChar;
 
 /// So many lines the terminal has for commands that move about on their screen.
-const ROWS: usize = 24;
+pub(crate) const ROWS: usize = 24;
 
 /// So many lines above these are kept; the oldest go.
 pub(crate) const MAX_SCROLLBACK: usize = 1000;

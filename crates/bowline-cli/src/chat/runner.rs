@@ -15,7 +15,7 @@ use bowline_state::schema::v1::{
 };
 use bowline_state::undo::Selection;
 use bowline_wire::Grace;
-use bowline_workspace::listing::{ListOptions, MAX_LISTED};
+use bowline_workspace::listing::ListOptions;
 use bowline_workspace::walker::Kind;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
@@ -35,6 +35,9 @@ const ANSWER: Duration = Duration::from_secs(20);
 
 /// How long an agent may take to leave a session.
 const LEAVE: Duration = Duration::from_secs(5);
+
+/// So many files are known to be completed to.
+const MAX_FILES: u64 = 100_000;
 
 /// How deep files are looked for.
 const MAX_DEPTH: usize = 12;
@@ -232,14 +235,14 @@ impl Runner {
         let Some(session) = self.session() else { return };
         self.blocking(move || {
             let files = session.files();
-            let options = ListOptions { depth: MAX_DEPTH, max_entries: MAX_LISTED, ..ListOptions::default() };
+            let options = ListOptions { depth: MAX_DEPTH, max_entries: MAX_FILES, ..ListOptions::default() };
             // Without a list there is nothing to complete to, and that is all.
             let listing = files.list(files.roots().cwd(), &options).unwrap_or_default();
             let named = listing.entries.into_iter().map(|entry| match entry.kind {
                 Kind::Directory => entry.path + "/",
                 _ => entry.path,
             });
-            Event::Files(named.collect())
+            Event::Files { names: named.collect(), truncated: listing.truncated }
         });
     }
 

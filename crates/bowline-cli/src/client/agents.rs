@@ -55,7 +55,7 @@ struct Config {
 
 /// An agent in the user's configuration.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table with command, and args and env if it needs them")]
 struct Configured {
     /// A command line.
     command: String,
@@ -105,6 +105,14 @@ impl AgentCommand {
         };
         let args = words.map(OsString::from).collect();
         Ok(Self { name: text.to_owned(), program, args, env: BTreeMap::new(), is_own: false })
+    }
+
+    /// Returns the agent that a command line of these words starts; there is one at least.
+    pub(crate) fn given(words: &[OsString]) -> Self {
+        let shown: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let program = words.first().map(PathBuf::from).unwrap_or_default();
+        let args = words.iter().skip(1).cloned().collect();
+        Self { name: shown.join(" "), program, args, env: BTreeMap::new(), is_own: false }
     }
 
     /// Returns Bowline's own agent, in a process of its own like any other.
@@ -162,17 +170,9 @@ impl AgentCommand {
             let text = word.to_str().map(str::to_owned);
             text.ok_or_else(|| Ending::Usage(format!("{} is not UTF-8", quote(&word.to_string_lossy()))))
         });
-        let text =
-            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
-        let mut env: BTreeMap<String, String> = environment.into_iter().filter_map(text).collect();
-        env.extend(self.env.clone());
-        Ok(Program {
-            argv: argv.collect::<Result<_, _>>()?,
-            env: env.into_iter().collect(),
-            directory: directory.to_owned(),
-            resources: UNLIMITED,
-            grace: GRACE,
-        })
+        let own = self.env.iter().map(|(name, value)| (name.into(), value.into()));
+        let environment = environment.into_iter().chain(own);
+        Ok(program(argv.collect::<Result<_, _>>()?, directory, environment))
     }
 
     /// Returns its program and arguments as one line.
@@ -183,6 +183,50 @@ impl AgentCommand {
         let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
         shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
     }
+}
+
+/// Returns what is run to start an agent in a directory, with the environment that is given; of variables that are named
+/// twice the last one holds.
+pub(crate) fn program(
+    argv: Vec<String>,
+    directory: &Path,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Program {
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    let env: BTreeMap<String, String> = environment.into_iter().filter_map(text).collect();
+    let (directory, env) = (directory.to_owned(), env.into_iter().collect());
+    Program { argv, env, directory, resources: UNLIMITED, grace: GRACE }
+}
+
+/// An agent of the user's configuration, as far as it can be told without starting it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// What it is called.
+    pub(crate) name: String,
+    /// Why it cannot be started, if that is so.
+    pub(crate) trouble: Option<String>,
+}
+
+/// Returns the agents that the user's configuration names. `search` is where programs are looked for.
+///
+/// # Errors
+/// Says why `run` and `chat` refuse the configuration.
+pub(crate) fn known(config: &Path, search: Option<&OsString>) -> Result<Vec<Known>, Ending> {
+    let known = |(name, configured): (String, Configured)| {
+        let trouble = match words(&configured.command) {
+            Err(_) => Some(format!("its command is no command line: {}", quote(&configured.command))),
+            Ok(words) => words.first().and_then(|program| {
+                let is_there = match program.contains('/') {
+                    true => Path::new(program).is_file(),
+                    false => find(program, search).is_some(),
+                };
+                (!is_there).then(|| format!("there is no program {}", quote(program)))
+            }),
+        };
+        Known { name, trouble }
+    };
+    Ok(read(config)?.agents.into_iter().map(known).collect())
 }
 
 /// Splits a command line as a shell would; there is one word at least.

@@ -45,7 +45,9 @@ pub(crate) struct ClientArguments {
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Confines the commands that are run for the agent: the kernel lets them write in the directories of the workspace
-    /// alone, and use no network. Fails where it cannot (Linux before 6.2). What an agent runs by itself is not confined
+    /// alone, and use no network. Fails where it cannot (Linux before 6.2). They can still read
+    /// what you can, and change modes, owners and times of your files elsewhere (chmod, chown, touch): that the kernel does
+    /// not keep them from. What an agent runs by itself is not confined
     #[arg(long)]
     pub(crate) confine: bool,
     /// An MCP server that the agent should use: a command line, or an URL for one that speaks HTTP. May be given several
@@ -58,9 +60,8 @@ pub(crate) struct ClientArguments {
     /// Ends a turn that takes longer
     #[arg(long, value_name = "SECONDS")]
     pub(crate) timeout: Option<u64>,
-    /// Writes every message between here and the agent to a file, as it was sent: one a line, behind `> ` if it went to the
-    /// agent and `< ` if it came from there. The file lies outside of the workspace; a trace of before is overwritten, and
-    /// nothing else
+    /// Writes every message between here and the agent to a file, as it was sent, with its time: one JSON object a line,
+    /// for `bowline trace`. The file lies outside of the workspace; a trace of before is overwritten, and nothing else
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 }

@@ -9,6 +9,7 @@ use bowline_host::{Connection, FrontEnd, Host, HostError, Session, SessionOption
 use bowline_state::display;
 use bowline_state::failure::quote;
 use bowline_state::schema::v1::{AuthMethod, InitializeResponse};
+use bowline_state::trace::Side;
 use bowline_wire::{AgentExit, CallError, Grace, Tap};
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::supervisor::Confinable;
@@ -91,9 +92,12 @@ impl Launch {
         let config = places.config.join("config.toml");
         let agent = AgentCommand::of(&arguments, &config, search.as_ref())?;
         let servers = arguments.mcp.iter().map(|text| options::mcp_server(text, search.as_ref()));
-        let mcp_servers = servers.collect::<Result<_, _>>()?;
+        let mcp_servers: Vec<_> = servers.collect::<Result<_, _>>()?;
         let mut settings = Settings::new(terminals()?);
         settings.offer = options::offer(&arguments);
+        // Its own agent does by itself what is not offered to it, and what its MCP servers do nobody knows.
+        let offers_all = settings.offer.read && settings.offer.write && settings.offer.terminal;
+        settings.writes_here_only = agent.is_own && offers_all && mcp_servers.is_empty();
         settings.preset = arguments.approve.map(options::preset);
         settings.rules = options::rules(&arguments)?;
         settings.more_roots =
@@ -104,7 +108,8 @@ impl Launch {
             options::confinement(&arguments, &roots, Confinable::of_this_system)?;
         if let Some(file) = &arguments.trace {
             let roots = roots.iter().filter_map(|root| Path::new(&root.path).canonicalize().ok());
-            taps.push(Arc::new(Trace::begin(&current.join(file), &roots.collect::<Vec<_>>())?));
+            let trace = Arc::new(Trace::begin(&current.join(file), &roots.collect::<Vec<_>>())?);
+            taps.push(trace.between(Side::Client, Side::Agent));
         }
         settings.tap = (!taps.is_empty()).then(|| Arc::new(Taps(taps)) as Arc<dyn Tap>);
         settings.greeting = Some(START);
@@ -121,7 +126,9 @@ impl Launch {
             bowline_host::Places { state: places.state.clone(), policy, anchors: places.anchors.clone() };
         let project = cwd.clone();
         let opening = tokio::task::spawn_blocking(move || Host::open(&project, &kept, front_end, settings));
+        let names_rules = arguments.policy.is_some();
         let host = opening.await.context("the workspace cannot be opened")?.map_err(|error| match error {
+            HostError::Policy(error) if names_rules => Ending::Usage(error.to_string()),
             HostError::Roots(error) => Ending::Usage(error.to_string()),
             error @ HostError::NotUtf8(_) => Ending::Usage(error.to_string()),
             other => Ending::Failed(anyhow::anyhow!("{other}")),
@@ -289,25 +296,30 @@ fn not_started(error: HostError) -> Ending {
             let why = format!("the agent did not answer within {seconds} s: is it one that speaks ACP?");
             with_last_words(anyhow::anyhow!(why), exit.as_deref())
         }
-        HostError::Supervise(error) => match error {
-            TerminalError::NoProgram(program) if Path::new(&program).exists() => Ending::Usage(format!(
-                "cannot start the agent {}: there is no program that its first line names",
-                quote(&program)
-            )),
-            TerminalError::NoProgram(program) => {
-                Ending::Usage(format!("cannot start the agent {}: there is no such program", quote(&program)))
-            }
-            TerminalError::NotExecutable(program) => Ending::Usage(format!(
-                "cannot start the agent {}: it is no program, or may not be run",
-                quote(&program)
-            )),
-            TerminalError::System { program, why } => {
-                Ending::Failed(anyhow::anyhow!("cannot start the agent {}: {}", quote(&program), quote(&why)))
-            }
-            other => Ending::Failed(anyhow::anyhow!("cannot start the agent: {other}")),
-        },
+        HostError::Supervise(error) => cannot_start(error),
         // Each of these has its cause in its own words.
         other => Ending::Failed(anyhow::anyhow!("{other}")),
+    }
+}
+
+/// Says why an agent was not started.
+pub(crate) fn cannot_start(error: TerminalError) -> Ending {
+    match error {
+        TerminalError::NoProgram(program) if Path::new(&program).exists() => Ending::Usage(format!(
+            "cannot start the agent {}: there is no program that its first line names",
+            quote(&program)
+        )),
+        TerminalError::NoProgram(program) => {
+            Ending::Usage(format!("cannot start the agent {}: there is no such program", quote(&program)))
+        }
+        TerminalError::NotExecutable(program) => Ending::Usage(format!(
+            "cannot start the agent {}: it is no program, or may not be run",
+            quote(&program)
+        )),
+        TerminalError::System { program, why } => {
+            Ending::Failed(anyhow::anyhow!("cannot start the agent {}: {}", quote(&program), quote(&why)))
+        }
+        other => Ending::Failed(anyhow::anyhow!("cannot start the agent: {other}")),
     }
 }
 

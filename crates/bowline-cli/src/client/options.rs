@@ -163,6 +163,12 @@ pub(super) fn opened(text: &str, current: &Path, cwd: &Path) -> anyhow::Result<(
     Ok((cwd.join(file), text))
 }
 
+/// Says whether a text can be what a URL begins with. An argument of a command may have a URL in it, too.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.chars().all(|one| one.is_ascii_alphanumeric() || "+-.".contains(one))
+}
+
 /// Reads `NAME=COMMAND` or `NAME=URL`.
 pub(super) fn mcp_server(text: &str, search: Option<&OsString>) -> Result<McpServer, Ending> {
     let named = text.split_once('=').filter(|(name, what)| !name.is_empty() && !what.trim().is_empty());
@@ -173,13 +179,29 @@ pub(super) fn mcp_server(text: &str, search: Option<&OsString>) -> Result<McpSer
     if what.starts_with("http://") || what.starts_with("https://") {
         return Ok(McpServer::Http(McpServerHttp::new(name, what)));
     }
+    if let Some((scheme, _)) = what.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
+        return Err(Ending::Usage(format!(
+            "the MCP server {} cannot be reached by {scheme}: its URL begins with https:// or http://",
+            quote(name)
+        )));
+    }
     let mut words = agents::words(what)?.into_iter();
     let program = words.next().unwrap_or_default();
     // The protocol has whole names of programs, and an agent may have another PATH.
     let command = match agents::find(&program, search) {
         Some(found) if !program.contains('/') => found,
+        None if !program.contains('/') => {
+            let (name, program) = (quote(name), quote(&program));
+            return Err(Ending::Usage(format!(
+                "the MCP server {name}: there is no program {program} in PATH"
+            )));
+        }
         _ => PathBuf::from(program),
     };
     let command = std::path::absolute(&command).unwrap_or(command);
+    if !command.is_file() {
+        let (name, command) = (quote(name), quote(&command.to_string_lossy()));
+        return Err(Ending::Usage(format!("the MCP server {name}: there is no program {command}")));
+    }
     Ok(McpServer::Stdio(McpServerStdio::new(name, command).args(words.collect())))
 }

@@ -1,31 +1,63 @@
-//! Writing down every message between a host and an agent.
+//! Writing down every message between two sides, without ever holding them up.
+//!
+//! Whoever serves the connection only puts a copy of the message into a [`Backlog`]; a thread writes. What the backlog
+//! or the disk does not take is counted, and the trace tells it where it is missing.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+mod writing;
+
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bowline_state::failure::quote;
+use bowline_state::trace::{Backlog, Entry, Side};
 use bowline_wire::{Direction, Tap};
 
 use crate::ending::Ending;
+use crate::records::showing::note;
+use crate::records::times::now;
+use writing::Writer;
 
-/// What a message that went to the agent stands behind, and one that came from there.
-const MARKS: [&[u8; 2]; 2] = [b"> ", b"< "];
+/// So much waits for the disk. What comes on top of it is lost, and counted.
+const MAX_WAITING: usize = 64 << 20;
+/// How long the end of the program waits for a disk that does not take what is left.
+const SETTLE: Duration = Duration::from_secs(10);
 
-/// A file that has every message: one a line, as it was sent, behind `> ` if it went to the agent and `< ` if it came
-/// from there.
+/// A file that gets every message, with when and whose it was.
 #[derive(Debug)]
-pub(super) struct Trace {
-    // None once it could not be written: what is said of that is said once, when the file is opened.
-    file: Mutex<Option<File>>,
+pub(crate) struct Trace {
+    shared: Arc<Shared>,
+    began: Instant,
+}
+
+/// One of the connections whose messages are recorded.
+#[derive(Debug)]
+struct Link {
+    trace: Arc<Trace>,
+    // Who this program is to the other, and who that is.
+    ends: (Side, Side),
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    backlog: Backlog,
+    // Nothing comes any more.
+    ended: bool,
+    // What came is written, or cannot be.
+    settled: bool,
 }
 
 impl Trace {
     /// Begins a file. It is for its owner alone: prompts and files are in it. In a directory of the workspace it would be
     /// taken for work of the agent, which could also have put a link there.
-    pub(super) fn begin(path: &Path, roots: &[PathBuf]) -> Result<Self, Ending> {
+    pub(crate) fn begin(path: &Path, roots: &[PathBuf]) -> Result<Self, Ending> {
         let shown = quote(&path.display().to_string());
         let cannot = |error: io::Error| Ending::Usage(format!("cannot write the trace {shown}: {error}"));
         let directory = path.parent().unwrap_or(Path::new("/")).canonicalize().map_err(cannot)?;
@@ -37,62 +69,92 @@ impl Trace {
         let Some(name) = path.file_name() else {
             return Err(Ending::Usage(format!("cannot write the trace {shown}: name a file")));
         };
-        let file = open(&directory.join(name)).map_err(|error| match error.kind() {
+        let writer = Writer::begin(&directory.join(name), now().0).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Ending::Usage(format!(
                 "{shown} is there and is no trace: name another file, or remove this one"
             )),
             _ => cannot(error),
         })?;
-        Ok(Self { file: Mutex::new(Some(file)) })
+        let state = State { backlog: Backlog::new(MAX_WAITING), ended: false, settled: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let its = shared.clone();
+        // It ends with the program at the latest: a disk that stands still may keep it for ever.
+        std::thread::spawn(move || its.write(writer, &shown));
+        Ok(Self { shared, began: Instant::now() })
+    }
+
+    /// Returns who records a connection between this program, which is `here` to the other side, and that.
+    pub(crate) fn between(self: &Arc<Self>, here: Side, there: Side) -> Arc<dyn Tap> {
+        Arc::new(Link { trace: self.clone(), ends: (here, there) })
+    }
+
+    fn record(&self, from: Side, to: Side, line: &[u8]) {
+        let us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let mut state = self.shared.state();
+        if state.backlog.has_room(line.len()) {
+            state.backlog.push(Entry { us, from, to, bytes: line.to_vec() });
+        } else {
+            state.backlog.lose(line.len());
+        }
+        drop(state);
+        self.shared.changed.notify_all();
     }
 }
 
-/// Opens a new file, or an old one that is empty or a trace.
-fn open(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true).write(true).mode(0o600);
-    let link = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    options.custom_flags(i32::try_from(link.bits()).unwrap_or_default());
-    match options.clone().create_new(true).open(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        opened => return opened,
-    }
-    let taken = || io::Error::from(ErrorKind::AlreadyExists);
-    // Also a link, a directory or a device.
-    let mut file = options.open(path).map_err(|_| taken())?;
-    if !file.metadata()?.is_file() {
-        return Err(taken());
-    }
-    let mut begins = Vec::new();
-    (&mut file).take(2).read_to_end(&mut begins)?;
-    if !begins.is_empty() && !MARKS.iter().any(|mark| begins == **mark) {
-        return Err(taken());
-    }
-    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
-    file.set_len(0)?;
-    io::Seek::rewind(&mut file)?;
-    Ok(file)
-}
-
-impl Tap for Trace {
-    fn line(&self, direction: Direction, line: &[u8]) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let [sent, received] = MARKS;
-        let mark = match direction {
-            Direction::Sent => sent,
-            Direction::Received => received,
-        };
-        // A full disk ends the trace, not the work.
-        if let Some(open) = &mut *file
-            && open.write_all(&[mark.as_slice(), line, b"\n"].concat()).is_err()
-        {
-            *file = None;
+impl Drop for Trace {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        state.ended = true;
+        self.shared.changed.notify_all();
+        let waited = self.shared.changed.wait_timeout_while(state, SETTLE, |state| !state.settled);
+        if waited.is_ok_and(|(state, _)| !state.settled) {
+            note("the disk does not take the end of the trace: it is cut short");
         }
     }
 }
 
+impl Tap for Link {
+    fn line(&self, direction: Direction, line: &[u8]) {
+        let (here, there) = self.ends;
+        match direction {
+            Direction::Sent => self.trace.record(here, there, line),
+            Direction::Received => self.trace.record(there, here, line),
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes what waits until nothing comes any more.
+    fn write(&self, mut writer: Writer, shown: &str) {
+        loop {
+            let mut state = self.state();
+            let item = loop {
+                match state.backlog.pop() {
+                    Some(item) => break Some(item),
+                    None if state.ended => break None,
+                    None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(state);
+            let Some(item) = item else { break };
+            writer.write(item);
+        }
+        if let Some(gap) = writer.finish() {
+            let count = crate::records::showing::count;
+            let messages = count(usize::try_from(gap.messages).unwrap_or(usize::MAX), "message", "messages");
+            note(&format!("the disk did not take the last {messages} of the trace {shown}"));
+        }
+        self.state().settled = true;
+        self.changed.notify_all();
+    }
+}
+
 /// Several who listen to the same connection.
-pub(super) struct Taps(pub(super) Vec<Arc<dyn Tap>>);
+pub(crate) struct Taps(pub(crate) Vec<Arc<dyn Tap>>);
 
 impl Tap for Taps {
     fn line(&self, direction: Direction, line: &[u8]) {
@@ -103,46 +165,4 @@ impl Tap for Taps {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn a_trace_replaces_traces_alone() {
-        let directory = tempfile::tempdir().unwrap();
-        let base = directory.path().canonicalize().unwrap();
-        let root = base.join("project");
-        std::fs::create_dir(&root).unwrap();
-        let precious = base.join("precious");
-        std::fs::write(&precious, "mine\n").unwrap();
-        symlink(&precious, base.join("link")).unwrap();
-        symlink(&root, base.join("way")).unwrap();
-        std::fs::write(base.join("old"), "> {}\n< {}\n").unwrap();
-        std::fs::write(base.join("empty"), "").unwrap();
-        std::fs::set_permissions(base.join("old"), std::fs::Permissions::from_mode(0o644)).unwrap();
-        let begin = |name: &str| match Trace::begin(&base.join(name), std::slice::from_ref(&root)) {
-            Ok(trace) => {
-                trace.line(Direction::Sent, b"{}");
-                let mode = base.join(name).metadata().unwrap().permissions().mode() & 0o777;
-                format!("{:?} {mode:o}", std::fs::read_to_string(base.join(name)).unwrap())
-            }
-            Err(ending) => format!("{ending:?}").replace(&base.display().to_string(), "$BASE"),
-        };
-        let names =
-            ["new", "old", "empty", "precious", "link", "project/t", "way/t", "project/../b", "none/t", "."];
-        let told: String = names.iter().map(|name| format!("{name}: {}\n", begin(name))).collect();
-        expect_test::expect![[r#"
-            new: "> {}\n" 600
-            old: "> {}\n" 600
-            empty: "> {}\n" 600
-            precious: Usage("$BASE/precious is there and is no trace: name another file, or remove this one")
-            link: Usage("$BASE/link is there and is no trace: name another file, or remove this one")
-            project/t: Usage("the trace $BASE/project/t would lie inside the workspace, among the agent's work: name a file elsewhere")
-            way/t: Usage("the trace $BASE/way/t would lie inside the workspace, among the agent's work: name a file elsewhere")
-            project/../b: "> {}\n" 600
-            none/t: Usage("cannot write the trace $BASE/none/t: No such file or directory (os error 2)")
-            .: Usage("$BASE/. is there and is no trace: name another file, or remove this one")
-        "#]].assert_eq(&told);
-        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine\n");
-    }
-}
+mod tests;

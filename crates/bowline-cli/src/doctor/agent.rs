@@ -2,14 +2,13 @@
 
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bowline_host::Offer;
 use bowline_state::capabilities::AgentMethod;
-use bowline_state::terminal::Output;
+use bowline_state::terminal::{Exit, Output};
 use bowline_state::version;
 use bowline_wire::schema::v1::{
     AgentCapabilities, AuthMethod, AvailableCommand, DeleteSessionRequest, Error, ErrorCode, Implementation,
@@ -17,14 +16,12 @@ use bowline_wire::schema::v1::{
     RequestPermissionRequest, RequestPermissionResponse, SessionConfigKind, SessionConfigSelectOptions,
     SessionNotification, SessionUpdate,
 };
-use bowline_wire::{
-    AgentExit, AgentHandle, CallError, Client, ClientContext, Direction, Grace, Limits, SpawnError, Tap,
-    spawn_agent_tapped,
-};
-use tokio::process::Command;
+use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Direction, Tap};
+use bowline_workspace::terminals::TerminalError;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use super::process::{Ended, Process};
 use super::report::Section;
 use super::serving;
 
@@ -38,11 +35,9 @@ const MAX_NAMES: usize = 24;
 const COMMANDS: Duration = Duration::from_millis(500);
 /// How long an agent that has closed its stdout may take to be gone.
 const SOON: Duration = Duration::from_millis(300);
-/// How long it may take to end.
-const GRACE: Grace = Grace { after_close: Duration::from_secs(2), after_terminate: Duration::from_secs(1) };
 
 /// Starts an agent, looks at it, and ends it with all that it started.
-pub(super) async fn look(command: &[String], patience: Duration) -> Section {
+pub(super) async fn look(command: &[String], cwd: &Path, patience: Duration) -> Section {
     let mut section = Section::new("The agent");
     let Some((program, args)) = command.split_first() else { return section };
     let Some(path) = find(&mut section, program) else { return section };
@@ -56,11 +51,8 @@ pub(super) async fn look(command: &[String], patience: Duration) -> Section {
             return section;
         }
     };
-    let mut starting = Command::new(&path);
-    starting.args(args);
     let (heard, begun) = (Arc::new(Heard::default()), Instant::now());
-    let spawned = spawn_agent_tapped(starting, heard.clone(), Limits::DEFAULT, Some(heard.clone()));
-    let (agent, mut process) = match spawned {
+    let (agent, mut process) = match Process::start(&path, args, cwd, heard.clone()).await {
         Ok(spawned) => spawned,
         Err(error) => {
             not_started(&mut section, &path, &error);
@@ -77,8 +69,8 @@ pub(super) async fn look(command: &[String], patience: Duration) -> Section {
         failed => {
             let why = failed.ok().and_then(Result::err);
             // Whether it ended by itself can be told only before it is ended.
-            let gone = timeout(SOON, process.wait()).await.is_ok();
-            let exit = process.shutdown(GRACE).await;
+            let gone = process.ends_within(SOON).await;
+            let exit = process.end().await;
             not_met(&mut section, why, (&exit, gone), &heard, patience);
             return section;
         }
@@ -94,7 +86,7 @@ pub(super) async fn look(command: &[String], patience: Duration) -> Section {
     }
     session(&mut section, &agent, &answer, scratch.path(), &heard, patience).await;
     serving::offer(section.plain("Bowline would offer it:"));
-    let exit = process.shutdown(GRACE).await;
+    let exit = process.end().await;
     ended(&mut section, &exit);
     section
 }
@@ -131,20 +123,31 @@ fn find(section: &mut Section, program: &str) -> Option<PathBuf> {
     None
 }
 
-fn not_started(section: &mut Section, path: &Path, error: &SpawnError) {
-    let SpawnError::Start { source, .. } = error;
+fn not_started(section: &mut Section, path: &Path, error: &TerminalError) {
     let shown = path.display();
-    let advice = match source.kind() {
+    let (why, advice) = match error {
         // The file is there, so it is what its first line names that is not.
-        std::io::ErrorKind::NotFound => match interpreter(path) {
-            Some(interpreter) => format!("install {interpreter}, which its first line names"),
-            None => {
-                "it needs a program or a library that is not there: `file` and `ldd` tell which".to_owned()
-            }
+        TerminalError::NoProgram(_) => match interpreter(path) {
+            Some(interpreter) => (
+                format!("there is no {interpreter}"),
+                format!("install {interpreter}, which its first line names"),
+            ),
+            None => (
+                "something that it needs is not there".to_owned(),
+                "it needs a program or a library that is not there: `file` and `ldd` tell which".to_owned(),
+            ),
         },
-        _ => "it is not made for this machine, or its first line is missing: `file` tells".to_owned(),
+        TerminalError::NotExecutable(_) => {
+            ("it may not be run".to_owned(), "look at its mode, and at that of its directory".to_owned())
+        }
+        TerminalError::System { why, .. } => (
+            why.clone(),
+            "it is not made for this machine, or its first line is missing: `file` tells".to_owned(),
+        ),
+        // Of what starts it, not of itself.
+        other => (other.to_string(), "no agent and no command can be started here".to_owned()),
     };
-    section.broken(format!("cannot be started: {shown}: {source}"), advice);
+    section.broken(format!("cannot be started: {shown}: {why}"), advice);
 }
 
 fn interpreter(path: &Path) -> Option<String> {
@@ -158,7 +161,7 @@ fn interpreter(path: &Path) -> Option<String> {
 fn not_met(
     section: &mut Section,
     why: Option<CallError>,
-    (exit, gone): (&AgentExit, bool),
+    (exit, gone): (&Ended, bool),
     heard: &Heard,
     patience: Duration,
 ) {
@@ -202,20 +205,17 @@ fn not_met(
 }
 
 /// Returns what an agent said on stderr, without what steers a terminal.
-fn said(exit: &AgentExit) -> String {
+fn said(exit: &Ended) -> String {
     let mut said = Output::new(exit.stderr.len());
     said.push(exit.stderr.as_bytes());
     said.finish();
     said.text().to_owned()
 }
 
-fn status(exit: &AgentExit) -> String {
-    match exit.status {
-        Some(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => format!(" with code {code}"),
-            (None, Some(signal)) => format!(" by signal {signal}"),
-            (None, None) => String::new(),
-        },
+fn status(exit: &Ended) -> String {
+    match &exit.exit {
+        Some(Exit::Code(code)) => format!(" with code {code}"),
+        Some(Exit::Signal(name)) => format!(" by {name}"),
         None => String::new(),
     }
 }
@@ -394,8 +394,12 @@ fn names(all: impl IntoIterator<Item = impl Display>) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
-fn ended(section: &mut Section, exit: &AgentExit) {
-    let (code, wrong) = (exit.status.and_then(|status| status.code()), section.is_broken());
+fn ended(section: &mut Section, exit: &Ended) {
+    let code = match exit.exit {
+        Some(Exit::Code(code)) => Some(code),
+        Some(Exit::Signal(_)) | None => None,
+    };
+    let wrong = section.is_broken();
     let finding = match code {
         Some(0) => section.well("ends when its stdin is closed"),
         Some(code) => section.lacking(
@@ -414,7 +418,7 @@ fn ended(section: &mut Section, exit: &AgentExit) {
 
 /// What was heard from an agent.
 #[derive(Default)]
-struct Heard {
+pub(super) struct Heard {
     state: Mutex<State>,
     // Somebody waits for what the agent can be told.
     told: Notify,

@@ -1,6 +1,6 @@
 //! What is Bowline's own: its versions, its directories, the user's rules, the workspace here.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,11 @@ use bowline_workspace::watch::{Watch, WatchError, WatchOptions};
 use bowline_workspace::workspace::Workspace;
 
 use super::report::Section;
+use crate::client::agents::{self, Known};
 use crate::places::Places;
 
+/// So many bytes are written to see whether a disk has room.
+const PROBE: usize = 256 << 10;
 /// As many findings of an audit log are told.
 const MAX_FINDINGS: usize = 3;
 
@@ -90,11 +93,11 @@ fn directory(section: &mut Section, (name, variable, holds): (&str, &str, Holds)
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let parent = path.ancestors().skip(1).find(|parent| parent.exists()).unwrap_or(Path::new("/"));
-            match tempfile::tempfile_in(parent) {
-                Ok(_) => section.well(format!("{name}: {shown} is made when it is needed")),
+            match try_to_write(parent) {
+                Ok(()) => section.well(format!("{name}: {shown} is made when it is needed")),
                 Err(error) => section.broken(
                     format!("{name}: {shown} cannot be made: {}: {error}", parent.display()),
-                    format!("make {} writable, or set {variable} to a directory that is", parent.display()),
+                    writable(&error, parent, variable),
                 ),
             };
             return;
@@ -111,8 +114,9 @@ fn directory(section: &mut Section, (name, variable, holds): (&str, &str, Holds)
         section.broken(format!("{name}: {shown} is no directory"), "move it out of the way");
         return;
     }
-    if let Err(error) = tempfile::tempfile_in(path) {
-        section.broken(format!("{name}: {shown} cannot be written: {error}"), format!("chmod u+rwx {shown}"));
+    if let Err(error) = try_to_write(path) {
+        section
+            .broken(format!("{name}: {shown} cannot be written: {error}"), writable(&error, path, variable));
         return;
     }
     let mode = metadata.permissions().mode();
@@ -122,6 +126,27 @@ fn directory(section: &mut Section, (name, variable, holds): (&str, &str, Holds)
         section.lacking(format!("{name}: {shown} can be read by others"), format!("chmod go-rwx {shown}"));
     } else {
         section.well(format!("{name}: {shown}"));
+    }
+}
+
+/// Writes to a file that has no name in a directory: on a full disk one can be made, and nothing written to it.
+fn try_to_write(directory: &Path) -> std::io::Result<()> {
+    let mut file = tempfile::tempfile_in(directory)?;
+    file.write_all(&[0; PROBE])?;
+    file.sync_all()
+}
+
+/// Says what to do about a directory that cannot be written.
+fn writable(error: &std::io::Error, path: &Path, variable: &str) -> String {
+    let (shown, elsewhere) = (path.display(), format!("or set {variable} to a directory elsewhere"));
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(
+            "make room on the disk of {shown}, {elsewhere}: until then nothing is changed, as it could not be undone"
+        ),
+        ErrorKind::ReadOnlyFilesystem => {
+            format!("the disk of {shown} is mounted for reading only: mount it for writing, {elsewhere}")
+        }
+        _ => format!("make {shown} writable (chmod u+rwx), {elsewhere}"),
     }
 }
 
@@ -244,33 +269,30 @@ pub(super) fn configuration(places: &Places) -> Section {
     let mut section = Section::new("Agents and MCP servers");
     let path: PathBuf = places.config.join("config.toml");
     let shown = path.display();
-    match std::fs::read_to_string(&path) {
-        Ok(text) => match text.parse::<toml_edit::DocumentMut>() {
-            Ok(document) => {
-                let agents = document.get("agents").and_then(|agents| agents.as_table_like());
-                let names: Vec<String> = agents
-                    .map(|agents| agents.iter().map(|(name, _)| name.to_owned()).collect())
-                    .unwrap_or_default();
-                match names.as_slice() {
-                    [] => section.well(format!("{shown} names no agents")),
-                    names => section.well(format!("{shown} names the agents {}", names.join(", "))),
-                };
-            }
-            Err(error) => {
-                let why = error.to_string();
-                section
-                    .broken(
-                        format!("{shown} is not TOML"),
-                        "repair it: until then its agents cannot be started",
-                    )
-                    .quote(&why, 8);
-            }
-        },
-        Err(error) if error.kind() == ErrorKind::NotFound => {
+    let search = std::env::var_os("PATH");
+    // As `run --agent` and `chat --agent` read it.
+    match agents::known(&path, search.as_ref()) {
+        Ok(known) if known.is_empty() && !path.exists() => {
             section.plain(format!("no {shown}: agents are named by their command line"));
         }
-        Err(error) => {
-            section.broken(format!("{shown}: {error}"), "make it a file that you can read");
+        Ok(known) if known.is_empty() => {
+            section.well(format!("{shown} names no agents"));
+        }
+        Ok(known) => {
+            let names: Vec<&str> = known.iter().map(|agent| agent.name.as_str()).collect();
+            section.well(format!("{shown} names the agents {}", names.join(", ")));
+            for Known { name, trouble } in &known {
+                if let Some(trouble) = trouble {
+                    section.lacking(
+                        format!("the agent {name}: {trouble}"),
+                        format!("install it, or change its command in {shown}"),
+                    );
+                }
+            }
+        }
+        Err(ending) => {
+            let advice = "repair it: until then no agent can be started by its name";
+            section.broken(ending.to_string(), advice);
         }
     }
     section.plain(

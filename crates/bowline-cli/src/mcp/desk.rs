@@ -2,16 +2,13 @@
 
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline_host::{BoxFuture, Event, FrontEnd, Person};
-use bowline_mcp::server::{Client, Decision, News, file_uri};
+use bowline_mcp::server::{CHANGES, Client, Decision, News};
 use bowline_state::display;
 use bowline_state::question::{Choice, Keep, Question, Reply};
-use bowline_workspace::workspace::{DocumentEvent, Workspace};
 use tokio::sync::broadcast;
-
-use super::place::CHANGES;
 
 /// So much news waits for a client that does not take it; then it is told to look at everything.
 const MAX_NEWS: usize = 256;
@@ -41,21 +38,6 @@ impl Desk {
 
     pub(super) fn leaves(&self, session: &str) {
         self.clients().remove(session);
-    }
-
-    /// Listens for what the engine does to open documents.
-    pub(super) fn listen(self: &Arc<Self>, workspace: &Workspace) {
-        let (events, desk) = (workspace.document_events(), Arc::downgrade(self));
-        std::thread::spawn(move || {
-            for event in events {
-                let Some(desk) = desk.upgrade() else { return };
-                let (DocumentEvent::Edited { path, .. } | DocumentEvent::FileGone { path }) = event;
-                for sitting in desk.clients().values() {
-                    // That nobody listens is usual.
-                    sitting.news.send(News::Updated(file_uri(&path))).ok();
-                }
-            }
-        });
     }
 
     fn tell_changed(&self, session: &str) {

@@ -1,8 +1,8 @@
 //! The secret of a server that listens.
 
-use std::fs::{File, Permissions};
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -20,7 +20,13 @@ pub(super) fn of(file: Option<&Path>) -> Result<String, Ending> {
         Some(token) => Ok(token),
         None => {
             let token = new()?;
-            write(file, &token).with_context(|| format!("cannot write the token to {}", file.display()))?;
+            write(file, &token).map_err(|error| {
+                Ending::Usage(format!(
+                    "--token-file {}: a new token cannot be written: {}",
+                    file.display(),
+                    error.kind()
+                ))
+            })?;
             Ok(token)
         }
     }
@@ -28,15 +34,21 @@ pub(super) fn of(file: Option<&Path>) -> Result<String, Ending> {
 
 fn read(path: &Path) -> Result<Option<String>, Ending> {
     let failed = |why: String| Ending::Usage(format!("--token-file {}: {why}", path.display()));
-    let file = match File::open(path) {
+    // Opening a pipe would wait for whoever writes to it.
+    let no_wait = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = match OpenOptions::new().read(true).custom_flags(no_wait).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error.to_string())),
     };
     let found = file.metadata().map_err(|error| failed(error.to_string()))?;
-    let mut text = String::new();
-    let read = file.take(LONGEST as u64 + 1).read_to_string(&mut text);
+    if !found.is_file() {
+        return Err(failed("it is no regular file: name one, or one that is not there yet".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(LONGEST as u64 + 2).read_to_end(&mut bytes);
     read.map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8_lossy(&bytes);
     let token = text.trim();
     if token.is_empty() {
         return Ok(None);
@@ -53,7 +65,7 @@ fn read(path: &Path) -> Result<Option<String>, Ending> {
     Ok(Some(token.to_owned()))
 }
 
-fn write(path: &Path, token: &str) -> anyhow::Result<()> {
+fn write(path: &Path, token: &str) -> io::Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Nobody else can read it at any moment.
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
@@ -63,7 +75,8 @@ fn write(path: &Path, token: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn new() -> anyhow::Result<String> {
+/// Returns a new one.
+pub(crate) fn new() -> anyhow::Result<String> {
     let mut bytes = [0_u8; 32];
     File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut bytes))

@@ -153,8 +153,9 @@ impl Here {
 /// Says why there is none.
 pub(crate) fn directory(cwd: Option<&Path>) -> Result<PathBuf, Ending> {
     let named = cwd.unwrap_or(Path::new("."));
-    let found =
-        named.canonicalize().with_context(|| format!("cannot use {}", safe(&named.to_string_lossy())))?;
+    let found = named
+        .canonicalize()
+        .map_err(|error| Ending::Usage(format!("cannot use {}: {error}", safe(&named.to_string_lossy()))))?;
     if found.is_dir() {
         Ok(found)
     } else {

@@ -38,6 +38,11 @@ pub(crate) fn ago(moment: Moment, now: Moment) -> String {
     format!("{count} {unit}{} ago", if count == 1 { "" } else { "s" })
 }
 
+/// Returns how long ago a moment was that somebody else wrote down; what is no moment is shown as it is.
+pub(crate) fn written_ago(text: &str, now: Moment) -> String {
+    moment(text).map_or_else(|| text.to_owned(), |moment| ago(moment, now))
+}
+
 /// Returns how long something took.
 pub(crate) fn took(microseconds: u64) -> String {
     let milliseconds = microseconds as f64 / 1000.0;
@@ -94,6 +99,9 @@ mod tests {
         for passed in [-1, 0, 59, 60, 3_599, 7_200, 86_400, 864_000] {
             told += &format!("{passed}: {}\n", ago(Moment(now.0 - passed * 1000), now));
         }
+        for text in ["2026-03-01T09:00:12.123Z", "2026-02-28T10:05:12+01:00", "2026-02-01", "long ago", ""] {
+            told += &format!("{text}: {}\n", written_ago(text, now));
+        }
         for microseconds in [0, 999, 1_500, 10_400, 999_999, 1_000_000, 61_000_000] {
             told += &format!("{}\n", took(microseconds));
         }
@@ -111,6 +119,11 @@ mod tests {
             7200: 2 hours ago
             86400: 1 day ago
             864000: 10 days ago
+            2026-03-01T09:00:12.123Z: 5 minutes ago
+            2026-02-28T10:05:12+01:00: 1 day ago
+            2026-02-01: 28 days ago
+            long ago: long ago
+            : 
             0 µs
             999 µs
             1.5 ms

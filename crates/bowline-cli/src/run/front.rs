@@ -64,6 +64,8 @@ struct State {
     snapshot: Option<Snapshot>,
     // Before the turn there is only what was said long ago.
     is_live: bool,
+    // Whether the session was given up: nobody waits for what comes after that.
+    is_over: bool,
     has_spoken: bool,
     ends_line: bool,
     refusals: Vec<Refusal>,
@@ -73,6 +75,31 @@ struct State {
     asking: usize,
     // What happened while they wait, to be told after them. Invariant: at most `MAX_HELD` and what one update brought.
     held: String,
+}
+
+impl State {
+    fn new(story: Story) -> Self {
+        Self {
+            story,
+            snapshot: None,
+            is_live: false,
+            is_over: false,
+            has_spoken: false,
+            ends_line: true,
+            refusals: Vec::new(),
+            breaches: 0,
+            terminals: HashMap::new(),
+            asking: 0,
+            held: String::new(),
+        }
+    }
+
+    /// Counts a breach of the protocol, and says whether it is worth telling. What comes after the session was given up
+    /// is late, and no breach to whoever sent it.
+    fn is_told_of_breach(&mut self) -> bool {
+        self.breaches += usize::from(!self.is_over);
+        !self.is_over && self.breaches <= MAX_BREACHES
+    }
 }
 
 /// Counts a question as long as it waits.
@@ -105,18 +132,6 @@ impl Front {
         errors: Paint,
         is_seen: bool,
     ) -> Self {
-        let state = State {
-            story,
-            snapshot: None,
-            is_live: false,
-            has_spoken: false,
-            ends_line: true,
-            refusals: Vec::new(),
-            breaches: 0,
-            terminals: HashMap::new(),
-            asking: 0,
-            held: String::new(),
-        };
         let (running, _) = watch::channel(0);
         Self {
             format,
@@ -125,7 +140,7 @@ impl Front {
             is_seen,
             person,
             roots: OnceLock::new(),
-            state: Mutex::new(state),
+            state: Mutex::new(State::new(story)),
             running,
         }
     }
@@ -164,7 +179,7 @@ impl Front {
             (Format::Quiet, _) if !state.ends_line => self.output.out("\n"),
             _ => {}
         }
-        (state.is_live, state.ends_line) = (false, true);
+        (state.is_live, state.is_over, state.ends_line) = (false, true, true);
         state.terminals.clear();
         std::mem::take(&mut state.refusals)
     }
@@ -275,15 +290,8 @@ impl FrontEnd for Front {
                 }
                 state.snapshot = Some(snapshot);
             }
-            Event::Breach { what, .. } => {
-                let breaches = {
-                    let mut state = self.state();
-                    state.breaches += 1;
-                    state.breaches
-                };
-                if self.format == Format::Text && breaches <= MAX_BREACHES {
-                    self.notice(&format!("the agent breaks the protocol: {what}"));
-                }
+            Event::Breach { what, .. } if self.format == Format::Text && self.state().is_told_of_breach() => {
+                self.notice(&format!("the agent breaks the protocol: {what}"));
             }
             Event::Written { path, verdict: Some(Verdict::Merged), .. } if self.format == Format::Text => {
                 self.notice(&format!("{path} had changed meanwhile: both changes are in it"));
@@ -323,5 +331,21 @@ impl FrontEnd for Front {
                 }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_after_a_session_was_given_up_is_no_breach() {
+        let mut state = State::new(Story::new(Paint::Plain, std::path::Path::new("/work")));
+        let told = (0..MAX_BREACHES + 2).filter(|_| state.is_told_of_breach()).count();
+        assert_eq!(told, MAX_BREACHES);
+        let mut state = State::new(Story::new(Paint::Plain, std::path::Path::new("/work")));
+        assert!(state.is_told_of_breach(), "also before the turn");
+        state.is_over = true;
+        assert!(!state.is_told_of_breach());
     }
 }

@@ -1,6 +1,7 @@
 //! What happens in a turn, told to a person as it happens: what the agent says and thinks, its plan, its tool calls.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,10 @@ use super::paint::{Paint, safe, time};
 
 /// A call that takes longer is told of before it has ended.
 const SLOW: Duration = Duration::from_secs(1);
-/// So many calls are timed at once.
+/// So many calls are timed at once, and so many that have ended are known by what was told of them.
 const MAX_OPEN: usize = 4096;
+/// Of one call, so many parts of what it did are known to be told.
+const MAX_PARTS: usize = 256;
 /// So much of a title is shown, in bytes.
 const MAX_TITLE: usize = 300;
 /// So many of the last lines of what a command wrote are shown, and bytes.
@@ -30,6 +33,10 @@ pub(super) struct Story {
     cwd: String,
     place: Place,
     open: HashMap<ToolCallId, OpenCall>,
+    // The parts that were told of calls that have ended. What comes late is told once, and not the whole call again.
+    told: HashMap<ToolCallId, HashSet<u64>>,
+    // The call that the last line is of.
+    last: Option<ToolCallId>,
     plan: Vec<PlanEntry>,
 }
 
@@ -58,6 +65,8 @@ impl Story {
             cwd: format!("{}/", cwd.display()),
             place: Place::Start,
             open: HashMap::new(),
+            told: HashMap::new(),
+            last: None,
             plan: Vec::new(),
         }
     }
@@ -153,7 +162,7 @@ impl Story {
             Place::Words(_, false) => "\n",
             Place::Words(_, true) => "\n\n",
         };
-        self.place = Place::Line;
+        (self.place, self.last) = (Place::Line, None);
         format!("{before}{text}\n")
     }
 
@@ -170,6 +179,7 @@ impl Story {
         if text.is_empty() {
             return text;
         }
+        self.last = None;
         let mut told = String::new();
         match self.place {
             Place::Start => {}
@@ -223,30 +233,67 @@ impl Story {
             }
             return String::new();
         }
-        let since = self.open.remove(&call.id).map_or(now, |open| open.since);
-        let failed = call.status == ToolCallStatus::Failed;
-        let mark = if failed { self.paint.red("✗") } else { self.paint.green("✓") };
-        let took = self.paint.dim(&format!("({})", time(now.duration_since(since))));
-        let mut told = self.line(&format!("{mark} {} {took}", self.head(call)));
-        for content in call.content.iter() {
-            match content {
-                ToolCallContent::Diff(diff) if !failed => {
-                    told += &self.paint.diff(diff.old_text.as_deref(), &diff.new_text);
-                }
-                ToolCallContent::Terminal(terminal) => {
-                    told +=
-                        &output(&terminal.terminal_id.0).map(|text| self.output(&text)).unwrap_or_default();
-                }
-                // What was read or found is for the agent; why something failed, and what a command said, is not.
-                ToolCallContent::Content(content) if failed || call.kind == ToolKind::Execute => {
-                    if let ContentBlock::Text(text) = &content.content {
-                        told += &self.output(&text.text);
-                    }
-                }
-                _ => {}
+        let before = self.told.remove(&call.id);
+        let is_new = before.is_none();
+        let mut known = before.unwrap_or_default();
+        let mut parts = String::new();
+        for (at, content) in call.content.iter().enumerate() {
+            let part = self.part(call, content, &output);
+            // What a command showed may have gone on meanwhile; it is told once all the same.
+            let key = match content {
+                ToolCallContent::Terminal(terminal) => key(&terminal.terminal_id),
+                // Two files may have been changed in the same way.
+                ToolCallContent::Diff(diff) => key(&(&diff.path, &part)),
+                _ => key(&(at, &part)),
+            };
+            if known.len() < MAX_PARTS && known.insert(key) {
+                parts += &part;
             }
         }
-        told
+        if self.told.len() < MAX_OPEN {
+            self.told.insert(call.id.clone(), known);
+        }
+        let head = if is_new {
+            let since = self.open.remove(&call.id).map_or(now, |open| open.since);
+            let failed = call.status == ToolCallStatus::Failed;
+            let mark = if failed { self.paint.red("✗") } else { self.paint.green("✓") };
+            let took = self.paint.dim(&format!("({})", time(now.duration_since(since))));
+            self.line(&format!("{mark} {} {took}", self.head(call)))
+        } else if parts.is_empty() {
+            return String::new();
+        } else if self.last.as_ref() == Some(&call.id) {
+            String::new()
+        } else {
+            self.line(&format!("  {}, later:", self.head(call)))
+        };
+        self.last = Some(call.id.clone());
+        head + &parts
+    }
+
+    /// Returns what is shown of one part of what a call did.
+    fn part(
+        &self,
+        call: &ToolCallView,
+        content: &ToolCallContent,
+        output: &impl Fn(&str) -> Option<String>,
+    ) -> String {
+        let failed = call.status == ToolCallStatus::Failed;
+        match content {
+            ToolCallContent::Diff(diff) if !failed => {
+                self.paint.diff(diff.old_text.as_deref(), &diff.new_text)
+            }
+            ToolCallContent::Terminal(terminal) => {
+                output(&terminal.terminal_id.0).map(|text| self.output(&text)).unwrap_or_default()
+            }
+            // What was read or found is for the agent; why something failed, and what a command said, is not.
+            ToolCallContent::Content(content) if failed || call.kind == ToolKind::Execute => {
+                match &content.content {
+                    ContentBlock::Text(text) => self.output(&text.text),
+                    _ => String::new(),
+                }
+            }
+            _ => String::new(),
+        }
     }
 
     fn output(&self, text: &str) -> String {
@@ -285,6 +332,12 @@ impl Story {
         let title = display::line(&call.title.replace(&self.cwd, ""), MAX_TITLE);
         format!("{kind}: {}", self.paint.bold(&title))
     }
+}
+
+fn key(part: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    part.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

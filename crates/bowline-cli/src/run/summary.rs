@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bowline_host::{Host, Session};
 use bowline_state::audit::{Action, By, Decision, Entry, Subject};
-use bowline_state::changes::{FileState, Moment};
+use bowline_state::changes::{Change, FileState, Moment, Source};
 use bowline_state::diff;
 use bowline_state::display;
 use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
@@ -29,8 +29,10 @@ const MAX_ENTRIES: usize = 2000;
 /// A file that was changed.
 struct ChangedFile {
     // The change that came first, and the one that came last.
-    first: bowline_state::changes::Change,
-    last: bowline_state::changes::Change,
+    first: Change,
+    last: Change,
+    // How it is known, if nobody wrote it through Bowline.
+    found: Option<&'static str>,
 }
 
 /// Tells which files a turn changed, and how to take that back; nothing if there are none. `cwd` is how the workspace has
@@ -46,10 +48,14 @@ pub(super) fn changes(
     let changed = workspace.changes(&Selection::turn(session, turn))?;
     // What was taken back meanwhile need not be.
     for change in changed.into_iter().filter(|changed| changed.in_effect).map(|changed| changed.change) {
+        let found = found(&change);
         files
             .entry(change.path.clone())
-            .and_modify(|file| file.last = change.clone())
-            .or_insert_with(|| ChangedFile { first: change.clone(), last: change });
+            .and_modify(|file| {
+                file.found = found.or(file.found);
+                file.last = change.clone();
+            })
+            .or_insert_with(|| ChangedFile { first: change.clone(), last: change, found });
     }
     let became = |state: Option<FileState>| state.map(|state| (state.hash, state.mode));
     files.retain(|_, file| became(file.first.before) != became(file.last.after));
@@ -69,13 +75,31 @@ pub(super) fn changes(
             }
             _ => String::new(),
         };
-        text += &format!("  {shown}  {}{what}\n", counted(workspace, file, paint));
+        let found = file.found.map(|how| paint.dim(&format!(" ({how})"))).unwrap_or_default();
+        text += &format!("  {shown}  {}{what}{found}\n", counted(workspace, file, paint));
     }
     if files.len() > MAX_FILES {
         text += &format!("  and {} more\n", files.len() - MAX_FILES);
     }
     text += &format!("To take it back: {}\n", undo(cwd, session, turn));
+    // What a command did is most often what it was run for.
+    if files.values().any(|file| file.found == Some(AFTER_TURN)) {
+        text += "What was found may be your own work, saved meanwhile: --written-only leaves that alone\n";
+    }
     Ok(text)
+}
+
+/// How a change is known that no command accounts for.
+const AFTER_TURN: &str = "found on disk";
+
+/// Returns how a change is known, if it did not go through Bowline.
+fn found(change: &Change) -> Option<&'static str> {
+    match (change.source, &change.origin.command) {
+        (Source::Written, _) => None,
+        (Source::Observed, Some(_)) => Some("after a command"),
+        (Source::Observed, None) => Some(AFTER_TURN),
+        (Source::Claimed, _) => Some("as the agent says"),
+    }
 }
 
 /// Returns the command that takes a turn back. It is shown on a terminal and copied from there, and agents name their

@@ -5,6 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::settings::Which;
 use super::{App, Focus, Pane, Stage, TWICE};
 use crate::chat::changes::Outcome;
+use crate::chat::conversation::Tone;
 use crate::chat::event::Action;
 use crate::chat::input::Typed;
 use crate::chat::picker::Picked;
@@ -69,8 +70,11 @@ impl App {
         }
         if let Some(asked) = self.questions.front_mut() {
             let Some(reply) = asked.approval.key(key) else { return Vec::new() };
-            let id = asked.id;
+            let (id, remembered) = (asked.id, asked.approval.remembered(&reply));
             self.questions.pop_front();
+            if let Some(text) = remembered {
+                self.conversation.note(Tone::Quiet, text);
+            }
             return vec![Action::Answer(id, reply)];
         }
         if let Some((number, form)) = self.forms.front_mut() {

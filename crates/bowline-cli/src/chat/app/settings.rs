@@ -65,6 +65,22 @@ impl App {
         self.pane = Some(Pane::Settings(settings, Picker::new(title, rows)));
     }
 
+    /// Shows the sessions that the agent told of, if they are still waited for.
+    pub(super) fn show_sessions(&mut self, found: Result<Vec<SessionInfo>, String>) {
+        // Who does not wait for them any more does something else.
+        if !std::mem::take(&mut self.wants_sessions) {
+            return;
+        }
+        match found {
+            Ok(sessions) => {
+                self.flash = None;
+                let picker = sessions_of(&sessions, self.session.as_ref());
+                self.pane = Some(Pane::Sessions(sessions, picker));
+            }
+            Err(why) => self.flash(why),
+        }
+    }
+
     pub(super) fn set(&mut self, setting: Setting) -> Vec<Action> {
         match setting {
             Setting::Value(id, value) => vec![Action::SetOption(id, value)],
@@ -161,7 +177,7 @@ fn values(option: &SessionConfigOption, named: bool) -> Vec<(Setting, Row)> {
 }
 
 /// Returns the list of sessions: a new one first, then those there are.
-pub(super) fn sessions(sessions: &[SessionInfo], open: Option<&SessionId>) -> Picker {
+fn sessions_of(sessions: &[SessionInfo], open: Option<&SessionId>) -> Picker {
     let new = Row { label: "New session".to_owned(), about: String::new(), current: false };
     let row = |info: &SessionInfo| {
         let title = info.title.as_deref().filter(|title| !title.trim().is_empty());

@@ -6,11 +6,12 @@ use bowline_host::{Question, Reply};
 use bowline_state::accumulator::SessionAccumulator;
 use bowline_state::grants::Holder;
 use bowline_state::operation::{Kind, Operation, Target};
-use bowline_state::question::{Item, Occasion};
+use bowline_state::question::{Answer, Choice, Item, Keep, Occasion};
 use bowline_state::schema::v1::{
     AvailableCommand, AvailableCommandsUpdate, ContentChunk, Notice, SessionNotification, SessionUpdate,
 };
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use expect_test::expect;
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -143,6 +144,10 @@ pub(crate) fn question(number: u64) -> Event {
         suggestions: Vec::new(),
         offers: Vec::new(),
     }))
+}
+
+fn files(names: &[&str], truncated: bool) -> Event {
+    Event::Files { names: names.iter().map(|name| (*name).to_owned()).collect(), truncated }
 }
 
 fn prompt(text: &str) -> Vec<Action> {
@@ -527,7 +532,7 @@ fn commands_and_files_are_completed() {
     assert_eq!(bench.key(KeyCode::Enter), prompt("/compact "));
     bench.event(Event::TurnEnded(Ok(StopReason::EndTurn)));
     assert_eq!(bench.types("see @ma"), [Action::ListFiles]);
-    bench.event(Event::Files(vec!["src/".to_owned(), "src/main.rs".to_owned(), "README".to_owned()]));
+    bench.event(files(&["src/", "src/main.rs", "README"], false));
     bench.key(KeyCode::Tab);
     assert_eq!(bench.app.input.text(), "see @src/main.rs ");
     assert_eq!(bench.app.completion, None);
@@ -606,7 +611,7 @@ proptest! {
         bench.wire(r#"{"sessionUpdate":"tool_call","toolCallId":"t1","title":"Run\tit","kind":"execute","status":"failed",
             "content":[{"type":"diff","path":"/a","oldText":"a\n","newText":"b\n"}]}"#);
         bench.wire(r#"{"sessionUpdate":"plan","entries":[{"content":"x","priority":"low","status":"in_progress"}]}"#);
-        bench.event(Event::Files(vec!["src/日.rs".to_owned()]));
+        bench.event(files(&["src/日.rs"], false));
         bench.event(Event::Paste(pasted));
         for (at, key) in keys.into_iter().enumerate() {
             for action in bench.event(Event::Key(key)) {
@@ -648,4 +653,47 @@ proptest! {
             prop_assert!(!actions.iter().any(|action| matches!(action, Action::Answer(..))), "{actions:?}");
         }
     }
+}
+
+#[test]
+fn what_was_rejected_and_what_holds_from_now_on_stays_in_the_conversation() {
+    let mut bench = Bench::new();
+    bench.prompt("go");
+    for keys in ["a", "r", "eno need"] {
+        bench.event(question(1));
+        for key in keys.chars() {
+            bench.look();
+            bench.key(KeyCode::Char(key));
+        }
+        bench.key(KeyCode::Enter);
+        assert!(bench.app.questions.is_empty(), "{keys}");
+    }
+    let screen = bench.screen();
+    let mut told: Vec<String> =
+        screen.lines().filter(|line| line.contains("you ")).map(|line| line.trim().to_owned()).collect();
+    let Event::Asked(asked) = question(2) else { panic!("it is a question") };
+    let approval = Approval::new(asked);
+    for keep in [Keep::Once, Keep::Turn, Keep::Session, Keep::Project, Keep::Always] {
+        let (choice, scope) = (Choice::Allow, Vec::new());
+        let answer = Answer { choice, keep, scope, reason: None, option: None };
+        told.extend(approval.remembered(&Reply::Answered(answer)));
+    }
+    told.extend(approval.remembered(&Reply::Nobody));
+    expect![[r#"
+        · you rejected “Question 1”
+        · you rejected “Question 1”: no need
+        you allowed “Question 2”, for this turn
+        you allowed “Question 2”, for this session
+        you allowed “Question 2”, for this workspace
+        you allowed “Question 2”, for every workspace
+    "#]]
+    .assert_eq(&(told.join("\n") + "\n"));
+}
+
+#[test]
+fn names_that_are_not_known_are_said_to_be_more() {
+    let mut bench = Bench::new();
+    bench.types("see @other");
+    bench.event(files(&["src/", "README"], true));
+    assert_eq!(bench.app.flashing(), Some("@ knows the first 2 names of this workspace: write others whole"));
 }

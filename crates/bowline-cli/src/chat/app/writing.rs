@@ -48,12 +48,22 @@ impl App {
         });
     }
 
+    /// Says that a name may be missing only because there are too many, where nothing else is offered.
+    pub(super) fn tell_of_more_files(&mut self) {
+        if self.files_truncated && self.completion.is_none() && self.names_a_file() {
+            let count = self.files.len();
+            self.flash(format!("@ knows the first {count} names of this workspace: write others whole"));
+        }
+    }
+
+    fn names_a_file(&self) -> bool {
+        matches!(Token::at(&self.input.before_cursor(), 1), Some(Token::File(_) | Token::Quoted(_)))
+    }
+
     /// Asks for the files if they are wanted and not known well enough.
     pub(super) fn want_files(&mut self) -> Option<Action> {
-        let is_file =
-            matches!(Token::at(&self.input.before_cursor(), 1), Some(Token::File(_) | Token::Quoted(_)));
         let is_known = self.files_asked.is_some_and(|asked| self.now.saturating_sub(asked) < FILES_KEPT);
-        if !is_file || is_known || self.session.is_none() {
+        if !self.names_a_file() || is_known || self.session.is_none() {
             return None;
         }
         self.files_asked = Some(self.now);

@@ -1,12 +1,38 @@
 //! The words around the operations of a question, and the keys it takes.
 
 use bowline_state::display;
-use bowline_state::question::{Occasion, Question};
+use bowline_state::question::{Answer, Choice, Keep, Occasion, Question, Reply};
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::MAX_TEXT;
+use super::{Approval, MAX_TEXT};
 use crate::chat::parts::{cells, theme};
+
+/// So much of what was asked stands in the conversation, in bytes.
+const MAX_ASKED: usize = 300;
+
+impl Approval {
+    /// Returns what is to be remembered of an answer: that something was rejected, and what holds from now on.
+    pub(crate) fn remembered(&self, reply: &Reply) -> Option<String> {
+        let Reply::Answered(Answer { choice, keep, reason, .. }) = reply else { return None };
+        let word = match choice {
+            // What comes of it is seen.
+            Choice::Allow if *keep == Keep::Once => return None,
+            Choice::Allow => "allowed",
+            Choice::Deny => "rejected",
+        };
+        let lasting = match keep {
+            Keep::Once => "",
+            Keep::Turn => ", for this turn",
+            Keep::Session => ", for this session",
+            Keep::Project => ", for this workspace",
+            Keep::Always => ", for every workspace",
+        };
+        let asked = display::line(&self.question.title, MAX_ASKED);
+        let reason = reason.as_ref().map(|reason| format!(": {}", display::line(reason, MAX_ASKED)));
+        Some(format!("you {word} “{asked}”{lasting}{}", reason.unwrap_or_default()))
+    }
+}
 
 /// What stands above all operations, whole, in rows.
 pub(super) struct Words {

@@ -58,6 +58,24 @@ fn remarks_and_output_have_their_caps() {
     assert_eq!(output, Some(MAX_OUTPUT));
 }
 
+#[test]
+fn lines_that_nobody_would_see_are_left_out() {
+    let inbox = Inbox::default();
+    for number in 0..5000 {
+        inbox.output(&"t".into(), format!("line {number}\n").as_bytes());
+    }
+    inbox.output(&"t".into(), b"half");
+    match &inbox.take()[..] {
+        [Event::TerminalOutput(_, bytes)] => {
+            let text = String::from_utf8(bytes.clone()).unwrap();
+            assert_eq!(text.lines().count(), MAX_LINES + 1);
+            assert_eq!(text.lines().next(), Some(format!("line {}", 5000 - MAX_LINES).as_str()));
+            assert!(text.ends_with("line 4999\nhalf"));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn a_question_is_answered() {
     let inbox = Inbox::default();

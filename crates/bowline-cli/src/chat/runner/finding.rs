@@ -8,6 +8,7 @@ use bowline_state::undo::Selection;
 use bowline_workspace::workspace::{TakenBack, Workspace};
 
 use crate::chat::changes::{Entry, Listed, newest};
+use crate::records::times::{now, written_ago};
 
 /// So many pages of sessions are looked through.
 const MAX_PAGES: usize = 50;
@@ -21,7 +22,7 @@ const MAX_CHANGES: usize = 500;
 /// The texts of the changes that are shown have at most so many bytes in all; of older ones only the names are shown.
 const MAX_CHANGE_BYTES: usize = 32 << 20;
 
-/// Returns the sessions of a directory that an agent tells of, the newest first.
+/// Returns the sessions of a directory that an agent tells of, the newest first, with when they were used in words.
 pub(super) async fn list_sessions(session: &Session, cwd: PathBuf) -> Result<Vec<SessionInfo>, String> {
     let mut found: Vec<SessionInfo> = Vec::new();
     let mut cursor = None;
@@ -37,6 +38,11 @@ pub(super) async fn list_sessions(session: &Session, cwd: PathBuf) -> Result<Vec
     }
     found.truncate(MAX_SESSIONS);
     found.sort_by(|one, other| other.updated_at.cmp(&one.updated_at));
+    let now = now();
+    for info in &mut found {
+        // For the person who chooses one; nobody else reads it.
+        info.updated_at = info.updated_at.take().map(|text| written_ago(&text, now));
+    }
     Ok(found)
 }
 

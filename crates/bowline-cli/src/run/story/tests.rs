@@ -165,3 +165,30 @@ fn colours_are_for_terminals() {
     "#]]
     .assert_eq(&told.replace('\x1b', "ESC"));
 }
+
+#[test]
+fn a_call_is_told_once_and_what_comes_late_below_it() {
+    check(
+        r#"
+{"sessionUpdate":"tool_call","toolCallId":"1","title":"Edit a.rs","kind":"edit","status":"completed"}
+{"sessionUpdate":"tool_call_update","toolCallId":"1","status":"completed"}
+{"sessionUpdate":"tool_call_update","toolCallId":"1","content":[{"type":"diff","path":"/work/a.rs","oldText":"a\n","newText":"b\n"}]}
+{"sessionUpdate":"tool_call_update","toolCallId":"1","content":[{"type":"diff","path":"/work/a.rs","oldText":"a\n","newText":"b\n"}]}
+{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Done."}}
+{"sessionUpdate":"tool_call_update","toolCallId":"1","content":[{"type":"diff","path":"/work/a.rs","oldText":"a\n","newText":"b\n"},{"type":"diff","path":"/work/b.rs","oldText":"a\n","newText":"b\n"}]}
+"#,
+        expect![[r#"
+            ✓ edit: Edit a.rs (0 ms)
+                @@ -1 +1 @@
+                -a
+                +b
+
+            Done.
+
+              edit: Edit a.rs, later:
+                @@ -1 +1 @@
+                -a
+                +b
+        "#]],
+    );
+}

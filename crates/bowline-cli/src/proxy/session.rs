@@ -1,0 +1,227 @@
+//! One session beside the editor's: what the proxy asks of it, done by a session of the host.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bowline_host::LocalSession;
+use bowline_proxy::{Act, BoxFuture, EditorWrites, EngineSession, Judged, Recorded};
+use bowline_state::accumulator::ToolCallView;
+use bowline_state::changes::{ChangeId, Reversal};
+use bowline_state::failure::Failure;
+use bowline_state::lines::Window;
+use bowline_state::merge::Conflict;
+use bowline_state::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
+use bowline_state::undo::Selection;
+use bowline_state::unsaved;
+use bowline_state::watching::{Found, Owners, Place};
+use serde_json::value::RawValue;
+
+use super::asking::Desk;
+use super::engine::say;
+use super::serving;
+
+/// A session beside the editor's.
+pub(super) struct Beside {
+    session: LocalSession,
+    asked: String,
+    desk: Arc<Desk>,
+    over: AtomicBool,
+}
+
+impl Beside {
+    pub(super) fn new(session: LocalSession, asked: String, desk: Arc<Desk>) -> Self {
+        Self { session, asked, desk, over: AtomicBool::new(false) }
+    }
+
+    /// Begins to look at what is there, so that the first turn need not wait for it.
+    pub(super) fn starts(&self) {
+        let session = self.session.clone();
+        tokio::spawn(async move {
+            if let Err(error) = session.starts_looking().await {
+                say(&error.to_string());
+            }
+        });
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Ends it, once what was changed last is recorded.
+    pub(super) async fn end(&self) {
+        if self.over.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        found(self.session.turn_ends(None, |_| None).await);
+        self.desk.leaves(self.session.name());
+        self.session.end().await;
+    }
+}
+
+/// Returns what was found; that nothing could be is said.
+fn found(found: Result<Vec<bowline_host::Found>, bowline_host::HostError>) -> Vec<Found> {
+    let found = found.unwrap_or_else(|error| {
+        say(&error.to_string());
+        Vec::new()
+    });
+    let each = found.into_iter().map(|found| {
+        let bowline_host::Found { change, path, call, before, after } = found;
+        Found { change, path, call, before, after }
+    });
+    each.collect()
+}
+
+fn whose(owners: Owners) -> impl Fn(&str) -> Option<String> + Send + 'static {
+    move |path| owners.of(path).map(|call| call.0.to_string())
+}
+
+/// Returns what a file holds on disk; none if there is no such file.
+async fn on_disk(session: &LocalSession, path: &str) -> Result<Option<String>, Failure> {
+    let (files, asked) = (session.files().clone(), path.to_owned());
+    let read = tokio::task::spawn_blocking(move || files.read(&asked, Window::default())).await;
+    let read = read.map_err(|ended| Failure::Internal { reason: ended.to_string() })?;
+    match read.map_err(Failure::from) {
+        Ok(read) => Ok(Some(read.text.as_str().to_owned())),
+        Err(Failure::ResourceNotFound { .. }) => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn conflicting(path: &str, conflict: &Conflict) -> Failure {
+    let why = "the user has typed in the same lines, and not saved: read the file through the editor, and write again";
+    let hunks = conflict.hunks.clone();
+    Failure::Conflict { path: path.to_owned(), why: why.to_owned(), hunks }
+}
+
+impl EngineSession for Beside {
+    fn place(&self) -> Place {
+        Place { asked: self.asked.clone(), own: self.session.files().roots().cwd().to_owned() }
+    }
+
+    fn turn_begins(&self) -> BoxFuture<()> {
+        let session = self.session.clone();
+        Box::pin(async move {
+            if let Err(error) = session.turn_begins().await {
+                say(&error.to_string());
+            }
+        })
+    }
+
+    fn turn_ends(&self, owners: Owners) -> BoxFuture<Vec<Found>> {
+        let session = self.session.clone();
+        Box::pin(async move { found(session.turn_ends(None, whose(owners)).await) })
+    }
+
+    fn cancels(&self) -> BoxFuture<()> {
+        let session = self.session.clone();
+        Box::pin(async move { session.cancels().await })
+    }
+
+    fn looks(&self, owners: Owners) -> BoxFuture<Vec<Found>> {
+        let session = self.session.clone();
+        Box::pin(async move { found(session.looks(whose(owners)).await) })
+    }
+
+    fn judges(
+        &self,
+        call: ToolCallView,
+        options: Vec<PermissionOption>,
+    ) -> BoxFuture<Result<Judged, Failure>> {
+        let session = self.session.clone();
+        Box::pin(async move {
+            Ok(match session.judges(call, options).await? {
+                bowline_host::Judged::Answered(response) => Judged::Answered(response),
+                bowline_host::Judged::Ask => Judged::Ask,
+            })
+        })
+    }
+
+    fn permitted(&self, call: ToolCallId, outcome: RequestPermissionOutcome) -> BoxFuture<()> {
+        let session = self.session.clone();
+        Box::pin(async move {
+            if let Err(failure) = session.permitted(&call, outcome).await {
+                say(&failure.to_string());
+            }
+        })
+    }
+
+    fn lets(&self, act: Act, call: Option<String>) -> BoxFuture<Result<(), Failure>> {
+        let session = self.session.clone();
+        let act = match act {
+            Act::Read { path } => bowline_host::Act::Read { path },
+            Act::Write { path, content } => bowline_host::Act::Write { path, content },
+            Act::Run(asked) => bowline_host::Act::Run(asked),
+        };
+        Box::pin(async move { session.lets(act, call.as_deref()).await })
+    }
+
+    fn editor_writes(&self, write: EditorWrites) -> BoxFuture<Result<Recorded, Failure>> {
+        let session = self.session.clone();
+        Box::pin(async move {
+            let EditorWrites { path, had, wants, has_read, call } = write;
+            let text = match &had {
+                // The agent knows what the disk has, and not what is typed.
+                Some(had) if !has_read => {
+                    let base = on_disk(&session, &path).await?;
+                    let merged = unsaved::merged(&base.unwrap_or_default(), had, &wants);
+                    merged.map_err(|conflict| conflicting(&path, &conflict))?.text(wants)
+                }
+                _ => wants,
+            };
+            let turn = session.turn();
+            let recorded = session.editor_writes(&path, had, text.clone(), turn, call.as_deref()).await?;
+            let undone = Box::pin(async move {
+                if let Err(failure) = session.editor_did_not_write(recorded, turn, call.as_deref()).await {
+                    say(&failure.to_string());
+                }
+            });
+            Ok(Recorded { text, undone })
+        })
+    }
+
+    fn puts_back(&self, change: ChangeId) -> BoxFuture<Option<BoxFuture<()>>> {
+        let (files, turn) = (self.session.files().clone(), self.session.turn());
+        Box::pin(async move {
+            let change = Some(Reversal { change, hunks: None });
+            let selection = Selection { change, ..Selection::default() };
+            let origin = files.origin(turn, None);
+            let (its, what, who) = (files.clone(), selection.clone(), origin.clone());
+            let undone = tokio::task::spawn_blocking(move || its.undo(&what, &who)).await;
+            if let Ok(Err(error)) = &undone {
+                say(&format!(
+                    "a change stays as the agent made it, and is not sent through the editor: {error}"
+                ));
+            }
+            undone.ok()?.ok()?;
+            let again: BoxFuture<()> = Box::pin(async move {
+                let redone = tokio::task::spawn_blocking(move || files.redo(&selection, &origin)).await;
+                if let Ok(Err(error)) = redone {
+                    say(&format!("what the agent wrote is in the journal (`bowline redo`): {error}"));
+                }
+            });
+            Some(again)
+        })
+    }
+
+    fn serves(
+        &self,
+        method: String,
+        params: Box<RawValue>,
+        call: Option<String>,
+    ) -> BoxFuture<Result<Box<RawValue>, Error>> {
+        Box::pin(serving::serve(self.session.clone(), method, params, call))
+    }
+
+    fn ends(&self) -> BoxFuture<()> {
+        // What ends a session is done to its end, whoever waits for it.
+        let (session, desk) = (self.session.clone(), self.desk.clone());
+        let is_first = !self.over.swap(true, Ordering::Relaxed);
+        Box::pin(async move {
+            if is_first {
+                found(session.turn_ends(None, |_| None).await);
+                desk.leaves(session.name());
+                session.end().await;
+            }
+        })
+    }
+}
