@@ -12,6 +12,7 @@ mod eval;
 mod faults;
 mod local;
 mod models;
+mod over_acp;
 mod peers;
 mod program;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]

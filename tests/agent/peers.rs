@@ -13,7 +13,7 @@ use xtask::peers::{OtherClient, Peer, is_there, python_example, typescript_examp
 
 use crate::program::{Scene, bowline};
 use crate::programs::root;
-use crate::visit::working_in;
+use test_support::processes::working_in;
 
 mod acpx;
 

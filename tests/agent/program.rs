@@ -106,7 +106,12 @@ pub(crate) struct Program {
     /// Whether commands of terminals go on for ever.
     pub(crate) endless: bool,
     waits: Vec<(Value, String)>,
+    /// What the client sends when it is asked for something as an MCP server: the id of the request and its params in.
+    pub(crate) mcp: Option<Serves>,
 }
+
+/// How a client answers as an MCP server.
+pub(crate) type Serves = Box<dyn Fn(&Value, &Value) -> Vec<Value> + Send>;
 
 impl Program {
     pub(crate) fn start(mut command: Command) -> Self {
@@ -126,6 +131,7 @@ impl Program {
             terminals: HashMap::new(),
             endless: false,
             waits: Vec::new(),
+            mcp: None,
         }
     }
 
@@ -198,6 +204,12 @@ impl Program {
     }
 
     async fn serve(&mut self, method: &str, id: Value, params: &Value) {
+        if let ("mcp/message", Some(serves)) = (method, &self.mcp) {
+            for message in serves(&id, params) {
+                self.send(&message).await;
+            }
+            return;
+        }
         let answer = match method {
             "fs/read_text_file" => self.read(params),
             "fs/write_text_file" => {

@@ -135,6 +135,10 @@ async fn commands_by_a_slash_say_how_things_are() {
         - `execute_output`: Returns what a command in the background has put out since the last look, and whether it has ended.
         - `execute_kill`: Ends a command that runs in the background, and returns its last output.
         - `update_plan`: Shows the user the plan for a task of several steps. Always give the whole plan; have one entry in progress, and mark what is done at once.
+
+        Not offered:
+
+        - `write_text_file`, `edit_text_file`, `execute`: the mode read-only changes and runs nothing; `/mode ask` does, and asks first
         > /model
         The model is offline. There are:
 

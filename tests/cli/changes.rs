@@ -178,6 +178,7 @@ fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
           b.txt    there again (found on disk after a command)
           a.txt    there again (found on disk after a command)
         `bowline redo` brings it back
+        what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
         --- 0
         $ bowline changes --all
         session $SESSION
@@ -547,7 +548,7 @@ fn what_is_meant_can_be_said_in_many_ways() {
         $ bowline changes --cwd nowhere
         --- stderr
         bowline: cannot use nowhere: No such file or directory (os error 2)
-        --- 1
+        --- 2
     "#]].assert_eq(&told);
 }
 
@@ -635,7 +636,7 @@ fn a_damaged_journal_is_told_of_once() {
         bowline: the journal of changes cannot be used: it is damaged (file is not a database); it was moved to $HOME/.local/state/bowline/workspaces/$JOURNAL/journal.sqlite.set-aside-1 and a new one was begun
         --- 1
         $ bowline changes
-        0 changes
+        no agent has changed anything in $PROJECT yet
         --- 0
         $ bowline undo
         --- stderr
@@ -757,6 +758,7 @@ fn names_that_would_steer_a_terminal_are_shown_harmless() {
         undone the last turn (turn 1 of session $SESSION), in 1 file
           a\u{1b}[31mb  deleted (found on disk after a command)
         `bowline redo` brings it back
+        what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
         --- 0
     "#]]
     .assert_eq(&scene.play(&[&["changes"], &["diff", "--stat"], &["undo"]]));
@@ -779,6 +781,7 @@ fn an_undo_that_leaves_something_says_what_and_fails() {
         -x
         --- stderr
         bowline: the last turn (turn 1 of session $SESSION) would be undone, in 2 files
+        bowline: what was found on disk may be your own work, saved meanwhile, or that of another program: new, small; --written-only leaves that alone
         bowline: bin: change 1 was found on disk, and what was there before is not known
         bowline: not all could be undone: 1 change is left as it was found
         --- 1
@@ -789,6 +792,7 @@ fn an_undo_that_leaves_something_says_what_and_fails() {
           small  as it was before (found on disk after a command)
           new    deleted (found on disk after a command)
         `bowline redo` brings it back
+        what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
         --- stderr
         bowline: bin: change 1 was found on disk, and what was there before is not known
         bowline: not all could be undone: 1 change is left as it was found

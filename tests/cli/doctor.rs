@@ -202,7 +202,7 @@ fn what_is_kept_is_counted() {
         "preset = \"accept-edits\"\n\n[[rules]]\neffect = \"deny\"\ncommand = \"git push\"\n",
     )
     .unwrap();
-    std::fs::write(scene.config().join("config.toml"), "[agents.gemini]\ncommand = \"gemini --acp\"\n")
+    std::fs::write(scene.config().join("config.toml"), "[agents.gemini]\ncommand = \"sh gemini --acp\"\n")
         .unwrap();
     for directory in [".config/bowline", ".local/state/bowline", ".local/share/bowline/anchors"] {
         with_mode(&scene.home().join(directory), 0o700);
@@ -261,13 +261,13 @@ fn directories_that_cannot_be_used_are_told() {
         |_| (),
         &[("XDG_STATE_HOME", "/proc/none")],
         expect![[r#"
-        Directories
-          ✗ state: /proc/none/bowline cannot be made: /proc: No such file or directory (os error 2)
-            → make /proc writable, or set XDG_STATE_HOME to a directory that is
-        --- stderr
-        bowline: one thing is broken: see ✗ above
-        --- 1
-    "#]],
+            Directories
+              ✗ state: /proc/none/bowline cannot be made: /proc: No such file or directory (os error 2)
+                → make /proc writable (chmod u+rwx), or set XDG_STATE_HOME to a directory elsewhere
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
     );
     check(
         |_| (),
@@ -283,8 +283,8 @@ fn directories_that_cannot_be_used_are_told() {
               ✗ no model can be chosen: cannot use /dev/null/bowline/keys.json: Not a directory (os error 20)
                 → or name one with --model
             Agents and MCP servers
-              ✗ /dev/null/bowline/config.toml: Not a directory (os error 20)
-                → make it a file that you can read
+              ✗ cannot read /dev/null/bowline/config.toml: Not a directory (os error 20)
+                → repair it: until then no agent can be started by its name
             --- stderr
             bowline: 4 things are broken: see ✗ above
             --- 1
@@ -380,18 +380,60 @@ fn rules_that_are_not_understood_are_told() {
         &[],
         expect![[r#"
             Agents and MCP servers
-              ✗ $HOME/.config/bowline/config.toml is not TOML
-                  │ TOML parse error at line 2, column 11
-                  │   |
-                  │ 2 | command = gemini
-                  │   |           ^^^^^^
-                  │ string values must be quoted, expected literal string
-                → repair it: until then its agents cannot be started
+              ✗ $HOME/.config/bowline/config.toml:2: string values must be quoted, expected literal string
+                → repair it: until then no agent can be started by its name
             --- stderr
             bowline: one thing is broken: see ✗ above
             --- 1
         "#]],
     );
+}
+
+#[test]
+fn agents_that_run_would_refuse_are_told() {
+    let configured = |text: &'static str| {
+        move |scene: &Scene| {
+            with_mode(&scene.config(), 0o700);
+            std::fs::write(scene.config().join("config.toml"), text).unwrap();
+        }
+    };
+    for (text, expected) in [
+        (
+            "[agents]\ngemini = 3\n",
+            expect![[r#"
+            Agents and MCP servers
+              ✗ $HOME/.config/bowline/config.toml:2: invalid type: integer `3`, expected a table with command, and args and env if it needs them
+                → repair it: until then no agent can be started by its name
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+        ),
+        (
+            "[agents.gemini]\ncommand = \"sh\"\nargv = []\n",
+            expect![[r#"
+            Agents and MCP servers
+              ✗ $HOME/.config/bowline/config.toml:3: unknown field `argv`, expected one of `command`, `args`, `env`
+                → repair it: until then no agent can be started by its name
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
+        ),
+        (
+            "[agents.a]\ncommand = \"no-such-agent --acp\"\n[agents.b]\ncommand = \"'\"\n",
+            expect![[r#"
+            Agents and MCP servers
+              ! the agent a: there is no program no-such-agent
+                → install it, or change its command in $HOME/.config/bowline/config.toml
+              ! the agent b: its command is no command line: '
+                → install it, or change its command in $HOME/.config/bowline/config.toml
+            --- 0
+        "#]],
+        ),
+    ] {
+        check(configured(text), &[], expected);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use expect_test::expect;
 use serde_json::json;
+use test_support::agent_homes;
 use test_support::model_server::{ModelServer, Say};
 use xtask::peers::{OtherAgent, Peer, is_there};
 
@@ -53,8 +54,8 @@ fn fast_agent_runs_commands_as_far_as_it_may() {
     expect![[r#"
         ✓ run: execute (TIME)
             hi
-    
-    
+
+
             [Exit code: 0]
 
         hi
@@ -63,7 +64,7 @@ fn fast_agent_runs_commands_as_far_as_it_may() {
         [Exit code: 0]
 
         Changed 1 file:
-          made.txt  +1 −0 (new)
+          made.txt  +1 −0 (new) (after a command)
         To take it back: bowline undo --session $SESSION --turn 1
         --- 0
     "#]]
@@ -174,11 +175,6 @@ fn an_agent_on_the_typescript_sdk_works() {
 async fn gemini_edits_what_is_open_and_not_saved() {
     let Some(agent) = other(OtherAgent::Gemini) else { return };
     let scene = scene();
-    let home = scene.home().join(".gemini");
-    std::fs::create_dir_all(&home).unwrap();
-    let settings =
-        json!({"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": false}});
-    std::fs::write(home.join("settings.json"), settings.to_string()).unwrap();
     let edit = json!({
         "file_path": scene.path("a.txt"), "instruction": "shout", "old_string": "two", "new_string": "TWO",
     });
@@ -215,7 +211,7 @@ async fn gemini_edits_what_is_open_and_not_saved() {
     ] {
         let model = ModelServer::start(script()).await.unwrap();
         let mut command = scene.command(&[&["run", "--agent", &agent, "go"], options].concat());
-        command.env("GEMINI_API_KEY", "x").env("GOOGLE_GEMINI_BASE_URL", model.url());
+        command.envs(agent_homes::gemini(&scene.home(), model.url()).unwrap());
         expected.assert_eq(&run(&scene, command).await);
     }
     assert_eq!(scene.get("a.txt"), "one\nTWO\nunsaved\n");
@@ -264,19 +260,8 @@ async fn opencode_asks_before_it_edits_by_itself() {
         let script =
             vec![Say::call("read", read.clone()), Say::call("edit", edit.clone()), Say::text("I am done.")];
         let model = ModelServer::start(script).await.unwrap();
-        let config = scene.home().join(".config/opencode");
-        std::fs::create_dir_all(&config).unwrap();
-        let google = json!({"options": {"baseURL": format!("{}/v1beta", model.url()), "apiKey": "x"}});
-        let settings = json!({
-            "model": "google/gemini-2.5-flash", "autoupdate": false, "share": "disabled",
-            "permission": {"edit": "ask", "bash": "ask"},
-            // Else it asks the model for a title beside the conversation.
-            "agent": {"title": {"disable": true}},
-            "provider": {"google": google},
-        });
-        std::fs::write(config.join("opencode.json"), settings.to_string()).unwrap();
         let mut command = scene.command(&[&["run", "--agent", &agent, "go"], options].concat());
-        command.env("OPENCODE_DISABLE_MODELS_FETCH", "1").env("OPENCODE_DISABLE_LSP_DOWNLOAD", "1");
+        command.envs(agent_homes::opencode(&scene.home(), model.url()).unwrap());
         expected.assert_eq(&run(&scene, command).await);
     }
     assert_eq!(scene.get("a.txt"), "one\nTWO\n");

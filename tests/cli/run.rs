@@ -2,6 +2,7 @@
 
 mod asking;
 pub(crate) mod ending;
+mod found;
 mod limits;
 mod others;
 
@@ -14,11 +15,11 @@ fn scene() -> Scene {
     scene
 }
 
-/// Returns the messages of a trace that went one way and have a method, with their params.
-fn traced(scene: &Scene, mark: &str, method: &str) -> Vec<serde_json::Value> {
+/// Returns the params of the messages of a trace that one side sent and that have a method.
+fn traced(scene: &Scene, from: &str, method: &str) -> Vec<serde_json::Value> {
     let trace = std::fs::read_to_string(scene.base().join("trace")).unwrap();
-    let lines = trace.lines().filter_map(|line| line.strip_prefix(mark));
-    let messages = lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let lines = trace.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let messages = lines.filter(|line| line["from"] == from).map(|line| line["message"].clone());
     messages.filter(|message| message["method"] == method).map(|message| message["params"].clone()).collect()
 }
 
@@ -105,7 +106,7 @@ fn a_turn_is_told_as_it_happens() {
 
         Changed 3 files:
           a.txt  +1 −1
-          made.txt  +1 −0 (new)
+          made.txt  +1 −0 (new) (after a command)
           new.txt  +1 −0 (new)
         To take it back: bowline undo --session $SESSION --turn 1
         --- 0
@@ -223,7 +224,7 @@ fn the_users_rules_hold_whatever_is_approved() {
     expect![[r#"
         --- stderr
         bowline: the rules in $PROJECT/policy.toml lie inside the workspace $PROJECT, where an agent could change them: keep them elsewhere
-        --- 1
+        --- 2
     "#]].assert_eq(&scene.run(&["run", "--policy", "policy.toml", "say x"]));
     expect![[r#"
         --- stderr
@@ -406,7 +407,7 @@ fn files_that_are_mentioned_are_attached() {
         --- 0
     "#]]
     .assert_eq(&told);
-    let prompt = &traced(&scene, "> ", "session/prompt")[0]["prompt"];
+    let prompt = &traced(&scene, "client", "session/prompt")[0]["prompt"];
     expect![[r#"
         [
           {
@@ -434,7 +435,7 @@ fn what_is_offered_is_what_the_options_leave() {
     let mut told = String::new();
     for options in [&[][..], &["--no-fs"], &["--no-terminal"], &["--read-only"]] {
         scene.run(&[&["run", "--trace", trace.to_str().unwrap(), "say x"], options].concat());
-        let capabilities = &traced(&scene, "> ", "initialize")[0]["clientCapabilities"];
+        let capabilities = &traced(&scene, "client", "initialize")[0]["clientCapabilities"];
         told += &format!("{options:?} {} {}\n", capabilities["fs"], capabilities["terminal"]);
     }
     expect![[r#"
@@ -627,10 +628,10 @@ fn text_that_is_passed_on_attaches_nothing() {
     let sent = |arguments: &[&str], stdin: &str| {
         let told =
             scene.run_with(&[&["run", "--format", "quiet", "--trace", trace], arguments].concat(), stdin);
-        let prompt = &traced(&scene, "> ", "session/prompt")[0]["prompt"];
+        let prompt = &traced(&scene, "client", "session/prompt")[0]["prompt"];
         let blocks = prompt.as_array().unwrap().iter().skip(1);
         let blocks: Vec<String> = blocks.map(|block| block["type"].to_string()).collect();
-        let notes = told.lines().filter(|line| line.contains("attached"));
+        let notes = told.lines().filter(|line| line.starts_with("bowline: ") && line.contains("attached"));
         format!("[{}] {}", blocks.join(" "), notes.collect::<String>()).trim_end().to_owned() + "\n"
     };
     let told = [
@@ -679,7 +680,7 @@ fn a_mode_that_was_changed_is_told() {
     let plain = std::fs::Permissions::from_mode(0o644);
     std::fs::set_permissions(scene.project().join("a.txt"), plain).unwrap();
     let told = scene.run(&["run", "--approve", "all", "run chmod 755 a.txt"]);
-    assert!(told.contains("  a.txt  +0 −0 (mode 755, was 644)\n"), "{told}");
+    assert!(told.contains("  a.txt  +0 −0 (mode 755, was 644) (after a command)\n"), "{told}");
 }
 
 #[test]

@@ -53,21 +53,8 @@ fn where_there_is_no_session_that_is_said() {
         bowline: there is no session abc: `bowline sessions list --all` lists them
         --- 4
         $ bowline sessions
-        --- stderr
-        Lists, shows, exports and deletes sessions of Bowline's agent
-
-        Usage: bowline sessions <COMMAND>
-
-        Commands:
-          list    Lists sessions
-          show    Shows a conversation: prompts, answers, and what tools did
-          export  Writes a session to stdout or a file
-          delete  Removes a session
-          help    Print this message or the help of the given subcommand(s)
-
-        Options:
-          -h, --help  Print help
-        --- 2
+        no sessions in $PROJECT
+        --- 0
     "#]]
     .assert_eq(&told);
     assert!(!scene.home().join(".local").exists());

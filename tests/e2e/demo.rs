@@ -337,12 +337,14 @@ fn help_says_what_there_is() {
               chat         The same in a full-screen terminal interface
               agent        The agent, for editors to start: speaks ACP on stdin and stdout. Works without a key by the offline model [alias: serve]
               mcp          Serves this workspace to MCP clients: files, commands and unsaved text under your rules
+              proxy        Stands between an editor and any agent, and gives the agent the editor's files and terminals as an MCP server
               changes      Lists what agents changed in this workspace
               diff         Shows what agents changed, as a patch that git reads
               undo         Takes back what agents changed; your own later edits stay
               redo         Does again what was undone
               sessions     Lists, shows, exports and deletes sessions of Bowline's agent
               audit        Shows and verifies the record of what agents did here
+              trace        Shows what was said between a client and an agent, and plays it back
               policy       Shows and changes what agents may do here without a question
               doctor       Says what works, what does not, and what to do about it
               setup        Prints the configuration that an editor needs, or writes it
@@ -352,6 +354,14 @@ fn help_says_what_there_is() {
             Options:
               -h, --help     Print help
               -V, --version  Print version
+
+            Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no such session, 5 denied with nobody to ask,
+            130 interrupted.
+
+            Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors)
+            say where Bowline keeps what is yours; NO_COLOR turns colours off; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
+
+            `bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline doctor` says what works here.
             --- exit status: 0
         "#]],
     );

@@ -94,6 +94,47 @@ async fn what_changes_between_turns_is_nobodys() {
     .assert_eq(&journal(&stage));
 }
 
+/// Returns the files of a turn: written, by commands, observed.
+fn files(stage: &Stage, turn: u64) -> String {
+    let sorted = stage.lab.host.workspace().turn_files("s1", turn).unwrap();
+    stage.clean(&format!("{:?} {:?} {:?}", sorted.written, sorted.by_commands, sorted.observed))
+}
+
+#[tokio::test]
+async fn what_an_agent_that_writes_here_only_did_not_write_is_the_users() {
+    let stage = Stage::with(|settings| {
+        settings.preset = Some(Preset::Full);
+        settings.writes_here_only = true;
+    });
+    let stage = stage.file("a.txt", "a\n").file("saved.txt", "old\n");
+    stage
+        .play(&[
+            "write a.txt by the agent\\n\nput saved.txt by the user\\n",
+            "put saved.txt again\\n\nrun echo x > made.txt",
+        ])
+        .await;
+    expect![[r#"
+        Written $ROOT/a.txt session s1 turn 1 call - command -
+        Observed $ROOT/saved.txt session - turn - call - command -
+        Observed $ROOT/saved.txt session - turn - call - command -
+        Observed $ROOT/made.txt session s1 turn 2 call - command echo x > made.txt
+    "#]]
+    .assert_eq(&journal(&stage));
+    expect![[r#"["$ROOT/a.txt"] [] []"#]].assert_eq(&files(&stage, 1));
+    expect![[r#"[] ["$ROOT/made.txt"] []"#]].assert_eq(&files(&stage, 2));
+    stage.lab.host.workspace().undo(&Selection::turn("s1", 1)).unwrap();
+    stage.lab.host.workspace().undo(&Selection::turn("s1", 2)).unwrap();
+    assert_eq!(stage.lab.get("saved.txt").unwrap(), "again\n");
+    assert!(stage.lab.get("made.txt").is_err());
+}
+
+#[tokio::test]
+async fn what_is_found_in_another_agents_turn_is_told_apart_from_what_it_wrote() {
+    let stage = full().file("a.txt", "a\n");
+    stage.play(&["write a.txt by the agent\\n\nrun echo x > made.txt\nput found.txt by whomever\\n"]).await;
+    expect![[r#"["$ROOT/a.txt"] ["$ROOT/made.txt"] ["$ROOT/found.txt"]"#]].assert_eq(&files(&stage, 1));
+}
+
 #[tokio::test]
 async fn sessions_of_one_connection_have_their_own_turns_and_their_own_view() {
     let stage = full().file("a.txt", "1\n2\n3\n");

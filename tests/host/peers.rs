@@ -8,6 +8,7 @@ use bowline_state::question::Reply;
 use bowline_state::schema::v1::{PromptRequest, StopReason};
 use expect_test::{Expect, expect};
 use serde_json::json;
+use test_support::agent_homes;
 use test_support::lab::Lab;
 use test_support::model_server::{ModelServer, Say};
 use xtask::peers::{OtherAgent, Peer, is_there};
@@ -145,13 +146,9 @@ async fn elizacp_breaks_the_rules_and_its_turns_end() {
 /// Lets gemini-cli take one turn, with its model saying what is in the script.
 async fn gemini(lab: Lab, script: Vec<Say>, expected: Expect) -> Option<(Visit, ModelServer)> {
     let command = other(OtherAgent::Gemini)?;
-    let home = lab.base().join("home/.gemini");
-    std::fs::create_dir_all(&home).unwrap();
-    let settings =
-        json!({"security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": false}});
-    std::fs::write(home.join("settings.json"), settings.to_string()).unwrap();
     let model = ModelServer::start(script).await.unwrap();
-    let variables = [("GEMINI_API_KEY", "x"), ("GOOGLE_GEMINI_BASE_URL", model.url())];
+    let variables = agent_homes::gemini(&lab.base().join("home"), model.url()).unwrap();
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let mut visit = Visit::begin(lab, &command, &variables).await;
     let mut told = visit.turn("go").await;
     for result in model.tool_results() {

@@ -247,6 +247,28 @@ async fn a_request_that_names_only_its_call_is_about_what_was_said_of_it() {
 }
 
 #[tokio::test]
+async fn a_file_that_a_tools_input_names_from_the_directory_is_in_it() {
+    let stage = Stage::new();
+    check(
+        &stage,
+        r#"
+        ask {"toolCallId":"c1","title":"Read","kind":"read","rawInput":{"path":"a.txt"}}
+        ask {"toolCallId":"c2","title":"Read","kind":"read","rawInput":{"path":"../a.txt"}}
+        ask {"toolCallId":"c3","title":"Read","kind":"read","rawInput":{"path":"~/a.txt"}}
+        "#,
+        expect![[r#"
+            > ask {"toolCallId":"c1","title":"Read","kind":"read","rawInput":{"path":"a.txt"}}
+            selected once
+            > ask {"toolCallId":"c2","title":"Read","kind":"read","rawInput":{"path":"../a.txt"}}
+            selected never
+            > ask {"toolCallId":"c3","title":"Read","kind":"read","rawInput":{"path":"~/a.txt"}}
+            selected never
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn a_new_request_for_a_call_takes_the_place_of_the_old() {
     let stage = Stage::new().answers(&["yes", "no"]);
     check(

@@ -99,7 +99,7 @@ async fn rules_decide_by_path_and_command_and_denying_wins() {
               ? puppet is about to act, and has not asked: read $ROOT/b.txt
               ?   read $ROOT/b.txt
               ? Asked because rule 3 of $BASE/config/policy.toml (ask read: path `b.txt`)
-            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+            ! -32030 permission denied: a rule of the user's says to ask, and nobody is there to ask {"why":"a rule of the user's says to ask, and nobody is there to ask"}
             > run echo hi
             "hi\n" exit 0
             > run echo secret things

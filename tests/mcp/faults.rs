@@ -89,13 +89,81 @@ async fn what_is_no_message_does_not_end_the_session() {
 }
 
 #[tokio::test]
+async fn every_request_is_answered_however_wrong_it_is() {
+    let scene = Scene::new();
+    let mut program = scene.start_silent(&[]);
+    let early = r#"{"jsonrpc":"2.0","id":"early","method":"tools/list"}"#;
+    let hello = r#"{"jsonrpc":"2.0","id":"bad","method":"initialize","params":{"protocolVersion":5}}"#;
+    program.send_bytes(format!("{early}\n{hello}\n").as_bytes()).await;
+    let mut text = String::new();
+    for _ in 0..2 {
+        text += &format!("{}\n", program.line().await.unwrap());
+    }
+    program.hello().await;
+    let wrong = [
+        r#"{"jsonrpc":"2.0","id":"half","method":"tools/call","params":{"name":"read_text_file","arguments":{"path":"\ud83d"}}}"#,
+        r#"{"jsonrpc":"2.0","id":"name","method":"tools/call","params":{"name":5}}"#,
+        r#"{"jsonrpc":"2.0","id":"arguments","method":"tools/call","params":{"name":"read_text_file","arguments":"a.txt"}}"#,
+        r#"{"jsonrpc":"2.0","id":"uri","method":"resources/read","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":"none","method":"no/such/method"}"#,
+        r#"{"jsonrpc":"1.0","id":"version","method":"ping"}"#,
+        r#"[{"jsonrpc":"2.0","id":"batch","method":"ping"}]"#,
+    ];
+    for line in wrong {
+        program.send_bytes(format!("{line}\n").as_bytes()).await;
+        text += &format!("{}\n", program.line().await.unwrap());
+    }
+    expect![[r#"
+        {"jsonrpc":"2.0","id":"early","error":{"code":-32600,"message":"send initialize first"}}
+        {"jsonrpc":"2.0","id":"bad","error":{"code":-32602,"message":"the parameters of initialize cannot be used: it needs protocolVersion, capabilities, and clientInfo with name and version"}}
+        {"jsonrpc":"2.0","id":"half","error":{"code":-32700,"message":"the message holds text that is no Unicode (half a surrogate pair, or bytes that are no UTF-8): leave it out"}}
+        {"jsonrpc":"2.0","id":"name","error":{"code":-32602,"message":"the parameters of tools/call cannot be used: it needs name, and arguments as an object"}}
+        {"jsonrpc":"2.0","id":"arguments","error":{"code":-32602,"message":"the parameters of tools/call cannot be used: it needs name, and arguments as an object"}}
+        {"jsonrpc":"2.0","id":"uri","error":{"code":-32602,"message":"the parameters of resources/read cannot be used: it needs uri"}}
+        {"jsonrpc":"2.0","id":"none","error":{"code":-32601,"message":"there is no method no/such/method here"}}
+        {"jsonrpc":"2.0","id":"version","error":{"code":-32600,"message":"`jsonrpc` has to be \"2.0\""}}
+        {"jsonrpc":"2.0","error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
+    "#]].assert_eq(&text);
+    assert_eq!(program.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_question_is_taken_back_with_the_call_that_asks() {
+    let scene = Scene::new();
+    let mut program = scene.start_silent(&[]);
+    program.hello_with(json!({ "elicitation": {} })).await;
+    let id = program.request("tools/call", execute("touch done")).await;
+    let asked = program.line().await.unwrap();
+    assert_eq!(asked["method"], "elicitation/create");
+    let cancelled = json!({ "requestId": id });
+    program
+        .send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }))
+        .await;
+    let told = program.line().await.unwrap();
+    assert_eq!(
+        (&told["method"], &told["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &asked["id"])
+    );
+    // A late yes allows nothing.
+    let yes = json!({ "action": "accept", "content": { "decision": "allow for this session" } });
+    program.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": yes })).await;
+    let again = program.request("tools/call", execute("touch done")).await;
+    let asked = program.line().await.unwrap();
+    program.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "cancel" } })).await;
+    let refused = said(&program.answer(again).await);
+    assert_eq!(refused, "! not started: `touch done`: denied: the user said no");
+    assert!(!std::path::Path::new(&scene.path("done")).exists());
+    assert_eq!(program.end().await, Some(0));
+}
+
+#[tokio::test]
 async fn who_begins_with_something_else_is_told_or_let_go() {
     let scene = Scene::new();
     assert_eq!(scene.start_silent(&[]).end().await, Some(0));
     let mut program = scene.start_silent(&[]);
     let id = program.request("tools/call", execute("echo hi")).await;
-    let answer = program.line().await;
-    assert!(answer.is_none_or(|answer| answer["id"] == id && answer.get("error").is_some()));
+    assert_eq!(said(&program.answer(id).await), "!! -32600 send initialize first");
+    assert_eq!(program.end().await, Some(0));
 }
 
 #[tokio::test]
@@ -132,8 +200,11 @@ async fn huge_arguments_are_taken_or_refused_and_the_session_goes_on() {
     assert_eq!(told, "! `pattern` has to have 1 to 16384 bytes: give the text to look for");
     let told = program.call("read_text_file", json!({ "path": large })).await;
     assert!(told.starts_with("! ") && told.len() < 5000, "{}", told.len());
-    // What is longer than any message may be is dropped.
+    // What is longer than any message may be is not read, and told so.
     program.send(&json!({ "jsonrpc": "2.0", "id": "long", "method": "x".repeat(40 << 20) })).await;
+    let answer = program.line().await.unwrap();
+    assert_eq!(said(&answer), "!! -32600 the message is longer than 33554432 bytes: send less at once");
+    assert_eq!(answer["id"], "long");
     assert!(program.call("read_text_file", json!({ "path": "a.txt" })).await.ends_with("three\n"));
     assert_eq!(program.end().await, Some(0));
 }

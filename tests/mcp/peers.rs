@@ -102,6 +102,8 @@ async fn clients_use_every_tool_and_resource() {
                 { "cancel": "execute", "arguments": { "command": "echo $$ > pid; touch began; exec sleep 1000" }, "once": began },
                 { "call": "execute", "arguments": { "command": "while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done; echo gone" } },
                 { "resources": 1 },
+                { "subscribe": "bowline://diagnostics" },
+                { "read": "bowline://diagnostics" },
                 { "read": "bowline://nothing" },
                 { "call": "read_text_file", "arguments": { "path": "../outside" } },
                 { "call": "no_such_tool" },
@@ -139,7 +141,9 @@ async fn clients_use_every_tool_and_resource() {
             {"cancelled":true}
             execute: [`while kill -0 $(cat pid) 2>/dev/null; do sleep 0.05; done; echo gone` ended with exit code 0, T s]
             gone
-            {"resources":["bowline://changes"]}
+            {"resources":["bowline://changes","bowline://diagnostics"]}
+            {"subscribed":"bowline://diagnostics"}
+            {"read":"bowline://diagnostics","text":"{\"files\":[],\"filesLeftOut\":0}"}
             refused: there is no resource bowline://nothing: list the resources to see which there are
             read_text_file: ! $BASE/outside is outside the workspace: only its own directories can be used
             refused: no_such_tool is no tool of this server: the tools are read_text_file, write_text_file, edit_text_file, list_directory, search_text, execute, terminal_output, kill_terminal

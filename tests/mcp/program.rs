@@ -83,14 +83,7 @@ impl Scene {
     /// Starts the server, and says hello.
     pub(crate) async fn start(&self, arguments: &[&str]) -> Program {
         let mut program = self.start_silent(arguments);
-        let hello = json!({
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": { "name": "test", "version": "1" },
-        });
-        let id = program.request("initialize", hello).await;
-        assert_eq!(program.answer(id).await["result"]["serverInfo"]["name"], "bowline");
-        program.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+        program.hello().await;
         program
     }
 
@@ -140,6 +133,23 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Begins the session.
+    pub(crate) async fn hello(&mut self) {
+        self.hello_with(json!({})).await;
+    }
+
+    /// Begins the session of a client that can do these things.
+    pub(crate) async fn hello_with(&mut self, capabilities: Value) {
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "clientInfo": { "name": "test", "version": "1" },
+        });
+        let id = self.request("initialize", hello).await;
+        assert_eq!(self.answer(id).await["result"]["serverInfo"]["name"], "bowline");
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    }
+
     pub(crate) async fn send(&mut self, message: &Value) {
         self.send_bytes(format!("{message}\n").as_bytes()).await;
     }

@@ -144,6 +144,81 @@ async fn what_is_wrong_with_a_call_is_told_with_what_to_do() {
 }
 
 #[tokio::test]
+async fn advice_is_only_what_would_help() {
+    let scene = Scene::new();
+    let rules = "[[rules]]\neffect = \"ask\"\nkinds = [\"write\"]\npath = \"asked.txt\"\n\
+                 [[rules]]\neffect = \"deny\"\nkinds = [\"write\"]\npath = \"denied.txt\"\n";
+    let policy = scene.base().join("rules.toml");
+    std::fs::write(&policy, rules).unwrap();
+    let policy = policy.display().to_string();
+    let mut text = String::new();
+    for options in [&["--policy", &policy][..], &["--approve", "all"]] {
+        let mut program = scene.start(options).await;
+        for path in ["asked.txt", "denied.txt", ".git/config", "new.txt"] {
+            let written = program.call("write_text_file", json!({ "path": path, "content": "" })).await;
+            text += &format!("{written}\n");
+        }
+        text += &format!("{}\n", program.call("execute", json!({ "command": "true" })).await);
+        assert_eq!(program.end().await, Some(0));
+    }
+    expect![[r#"
+        ! nothing was written: asked.txt: denied: a rule of the user's says to ask, and nobody is there to ask
+        ! nothing was written: denied.txt: denied: a rule of the user's denies it
+        ! nothing was written: .git/config: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule in $BASE/rules.toml.
+        ! nothing was written: new.txt: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve edits`, or by a rule in $BASE/rules.toml.
+        ! not started: `true`: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule in $BASE/rules.toml.
+        Created asked.txt (0 lines).
+        Created denied.txt (0 lines).
+        ! nothing was written: .git/config: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow write 'PATH'`.
+        Created new.txt (0 lines).
+        [`true` ended with exit code 0, T s]
+
+    "#]].assert_eq(&scene.clean(&text));
+}
+
+#[tokio::test]
+async fn numbers_places_and_patterns_that_make_no_sense_are_told_by_name() {
+    check(
+        &["--approve", "all"],
+        &[
+            ("read_text_file", json!({ "path": "a.txt", "line": -1 })),
+            ("read_text_file", json!({ "path": "a.txt", "limit": 1e30 })),
+            ("read_text_file", json!({ "path": "" })),
+            ("read_text_file", json!({ "path": "a\0b" })),
+            ("search_text", json!({ "pattern": "one", "path": "nowhere" })),
+            ("search_text", json!({ "pattern": "one\ntwo" })),
+            ("execute", json!({ "command": "echo hi", "cwd": "nowhere" })),
+            ("execute", json!({ "command": "echo hi", "cwd": ".." })),
+            ("execute", json!({ "command": "echo hi", "cwd": "a.txt" })),
+            ("execute", json!({ "command": "echo hi", "timeout_seconds": -5 })),
+        ],
+        expect![[r#"
+            > read_text_file {"path":"a.txt","line":-1}
+            ! `line` has to be a whole number from 0 to 4294967295, and is -1
+            > read_text_file {"path":"a.txt","limit":1e+30}
+            ! `limit` has to be a whole number from 0 to 4294967295, and is 1e+30
+            > read_text_file {"path":""}
+            ! the path is empty, send an absolute path
+            > read_text_file {"path":"a\u0000b"}
+            ! the path "a\0b" has a NUL character
+            > search_text {"pattern":"one","path":"nowhere"}
+            ! nowhere does not exist: list the directory to see what is there
+            > search_text {"pattern":"one\ntwo"}
+            ! `pattern` has to be within a line: search for one line of it
+            > execute {"command":"echo hi","cwd":"nowhere"}
+            ! not started: nowhere does not exist: list the directory to see what is there
+            > execute {"command":"echo hi","cwd":".."}
+            ! not started: $BASE is outside the workspace: only its own directories can be used
+            > execute {"command":"echo hi","cwd":"a.txt"}
+            ! not started: `echo hi`: a name on the way to $PROJECT/a.txt is not a directory
+            > execute {"command":"echo hi","timeout_seconds":-5}
+            ! `timeout_seconds` has to be a whole number from 0 to 4294967295, and is -5
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn what_no_rule_allows_is_denied_with_what_would_allow_it() {
     check(
         &[],
@@ -286,7 +361,7 @@ async fn unsaved_text_is_read_searched_and_told_of() {
     let mut text = program.call("read_text_file", json!({ "path": "a.txt" })).await;
     text += &program.call("search_text", json!({ "pattern": "unsaved" })).await;
     let listed = program.request("resources/list", json!({})).await;
-    let uri = program.answer(listed).await["result"]["resources"][1]["uri"].as_str().unwrap().to_owned();
+    let uri = program.answer(listed).await["result"]["resources"][2]["uri"].as_str().unwrap().to_owned();
     assert_eq!(uri, format!("file://{}", scene.path("a.txt")));
     for uri in [uri.as_str(), "bowline://changes"] {
         let subscribed = program.request("resources/subscribe", json!({ "uri": uri })).await;

@@ -93,12 +93,88 @@ async fn only_who_has_the_secret_and_is_no_page_is_served() {
         a page: HTTP/1.1 403 Forbidden
         another name: HTTP/1.1 403 Forbidden
         another place: HTTP/1.1 404 Not Found
-        no JSON: HTTP/1.1 415 Unsupported Media Type
+        no JSON: HTTP/1.1 400 Bad Request
         a session that is none: HTTP/1.1 404 Not Found
         too long: HTTP/1.1 413 Payload Too Large
         no HTTP: HTTP/1.1 400 Bad Request
     "#]]
     .assert_eq(&text.replace(&port, "PORT"));
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_message_is_told_as_the_protocol_has_it() {
+    let scene = Scene::new();
+    let server = scene.listen(&[]).await;
+    let header = session(&server).await;
+    let call =
+        |params: &str| format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{params}}}"#);
+    let mut text = String::new();
+    for (header, body) in [
+        ("", call("{}")),
+        ("", r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#.to_owned()),
+        (header.as_str(), "no JSON".to_owned()),
+        (&header, call(r#"{"name":"\ud83d"}"#)),
+        (&header, format!("[{}]", call("{}"))),
+        (&header, call(r#"{"name":5}"#)),
+    ] {
+        let (mut stream, head) = raw(&server, &post(&server, header, &body)).await;
+        let (head, rest) = head.split_once("\r\n\r\n").unwrap();
+        let rest = if rest.contains("\"message\"") {
+            rest.to_owned()
+        } else {
+            until(&mut stream, "\"message\"").await
+        };
+        let answer = rest.lines().find(|line| line.contains("\"message\"")).unwrap_or_default();
+        text += &format!("{}: {answer}\n", head.lines().next().unwrap());
+    }
+    expect![[r#"
+        HTTP/1.1 400 Bad Request: {"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"send initialize first"}}
+        HTTP/1.1 400 Bad Request: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"the parameters of initialize cannot be used: it needs protocolVersion, capabilities, and clientInfo with name and version"}}
+        HTTP/1.1 400 Bad Request: {"jsonrpc":"2.0","error":{"code":-32700,"message":"the message is no JSON that can be used"}}
+        HTTP/1.1 400 Bad Request: {"jsonrpc":"2.0","id":5,"error":{"code":-32700,"message":"the message holds text that is no Unicode (half a surrogate pair, or bytes that are no UTF-8): leave it out"}}
+        HTTP/1.1 400 Bad Request: {"jsonrpc":"2.0","error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
+        HTTP/1.1 200 OK: data: {"jsonrpc":"2.0","id":5,"error":{"code":-32602,"message":"the parameters of tools/call cannot be used: it needs name, and arguments as an object"}}
+    "#]].assert_eq(&text);
+}
+
+#[tokio::test]
+async fn other_forms_of_an_address_and_of_a_token_are_taken_or_told() {
+    let scene = Scene::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let fifo = scene.base().join("fifo").display().to_string();
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let (directory, missing) =
+        (scene.base().display().to_string(), scene.base().join("no/token").display().to_string());
+    let broken = scene.base().join("broken");
+    std::fs::write(&broken, b"\xff\xfe and more than sixteen").unwrap();
+    std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let broken = broken.display().to_string();
+    let mut text = String::new();
+    for options in [
+        &["--listen", "127.0.0.1"][..],
+        &["--listen", ":x"],
+        &["--listen", "[::]:0"],
+        &["--listen", &taken],
+        &["--listen", ":0", "--token-file", &fifo],
+        &["--listen", ":0", "--token-file", &directory],
+        &["--listen", ":0", "--token-file", &missing],
+        &["--listen", ":0", "--token-file", &broken],
+    ] {
+        let output = timeout(PATIENCE, scene.command(&scene.words(options)).output()).await.unwrap().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).replace(&taken, "TAKEN");
+        text += &format!("{} {}", output.status.code().unwrap(), scene.clean(&said));
+    }
+    expect![[r#"
+        2 bowline: --listen 127.0.0.1 is no address with a port (invalid socket address): give one like 127.0.0.1:0
+        2 bowline: --listen :x is no address with a port (invalid port value): give one like 127.0.0.1:0
+        2 bowline: --listen [::]:0 can be reached from other machines, and nothing is encrypted: use 127.0.0.1, or add --allow-remote if that is meant
+        1 bowline: cannot listen at TAKEN: Address already in use (os error 98)
+        2 bowline: --token-file $BASE/fifo: it is no regular file: name one, or one that is not there yet
+        2 bowline: --token-file $BASE: it is no regular file: name one, or one that is not there yet
+        2 bowline: --token-file $BASE/no/token: a new token cannot be written: entity not found
+        2 bowline: --token-file $BASE/broken: a token has 16 to 1024 letters and digits: empty the file for a new one
+    "#]].assert_eq(&text);
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! A model that says what a test wants, behind as much of the Gemini API as gemini-cli calls, on a port of this machine.
+//! A model that says what a test wants, on a port of this machine: behind as much of the Gemini API, of Anthropic's Messages
+//! and of OpenAI's Responses as agents of others call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,9 +10,14 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
+mod speech;
+
 /// No request of a test is longer, in bytes; nor is a line of its head.
 const MAX_BODY: u64 = 16 << 20;
 const MAX_LINE: u64 = 64 << 10;
+
+/// What it is called where an agent can be told.
+pub const MODEL: &str = "scripted";
 
 /// What the model says when it is asked once.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +26,7 @@ pub enum Say {
     Text(String),
     /// That a tool should be used; the result comes with the next request.
     Call {
-        /// The tool.
+        /// The tool. In OpenAI's Responses what is before a dot is the tool's namespace.
         name: String,
         /// What with.
         args: Value,
@@ -38,13 +44,6 @@ impl Say {
     #[must_use]
     pub fn call(name: &str, args: Value) -> Self {
         Self::Call { name: name.to_owned(), args }
-    }
-
-    fn part(&self) -> Value {
-        match self {
-            Self::Text(text) => json!({"text": text}),
-            Self::Call { name, args } => json!({"functionCall": {"name": name, "args": args}}),
-        }
     }
 }
 
@@ -171,26 +170,35 @@ async fn line(reader: &mut (impl AsyncBufReadExt + Unpin)) -> Result<String> {
     Ok(line.trim_end().to_owned())
 }
 
-/// Returns an answer with the type of its content. Only a conversation takes from the script; what gemini-cli asks beside
-/// it, such as which model suits the prompt, is answered with nothing of use.
+/// Returns an answer with the type of its content. Only a conversation takes from the script; what agents ask beside it,
+/// such as which model suits the prompt, is answered with nothing of use.
 fn answer(path: &str, body: Value, state: &Mutex<State>) -> (&'static str, String) {
-    let said = if path.contains(":streamGenerateContent") {
+    let next = |body: Value| {
         let mut state = lock(state);
         state.heard.push(body);
-        state.script.pop_front().unwrap_or_else(|| Say::text("done"))
-    } else if path.contains(":countTokens") {
-        return ("application/json", json!({"totalTokens": 1}).to_string());
-    } else {
-        Say::text("{}")
+        let said = state.script.pop_front().unwrap_or_else(|| Say::text("done"));
+        (state.heard.len(), said)
     };
-    let chunk = json!({
-        "candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [said.part()]}}],
-        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
-    });
-    if path.contains("alt=sse") {
-        ("text/event-stream", format!("data: {chunk}\r\n\r\n"))
+    let beside = || (0, Say::text("{}"));
+    if path.contains(":countTokens") {
+        ("application/json", json!({"totalTokens": 1}).to_string())
+    } else if path.contains("enerateContent") {
+        let (_, said) = if path.contains(":streamGenerateContent") { next(body) } else { beside() };
+        speech::gemini(&said, path.contains("alt=sse"))
+    } else if path.contains("/messages/count_tokens") {
+        ("application/json", json!({"input_tokens": 1}).to_string())
+    } else if path.contains("/messages") {
+        // Without tools it is a title or a summary that is asked for.
+        let talks = body["tools"].as_array().is_some_and(|tools| !tools.is_empty());
+        let stream = body["stream"] == true;
+        let (number, said) = if talks { next(body) } else { beside() };
+        speech::anthropic(&said, number, stream)
+    } else if path.contains("/responses") {
+        // Another model is asked for a title, or what it thinks of what the agent is about to do.
+        let (number, said) = if body["model"] == MODEL { next(body) } else { beside() };
+        speech::openai(&said, number)
     } else {
-        ("application/json", chunk.to_string())
+        ("application/json", "{}".to_owned())
     }
 }
 

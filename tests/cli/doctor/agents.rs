@@ -88,7 +88,7 @@ fn programs_that_cannot_be_started_are_told_apart() {
     let agent = script(&scene.base(), "agent", "#!/no/such/interpreter -x\n");
     expect![[r#"
         The agent
-          ✗ cannot be started: $BASE/agent: No such file or directory (os error 2)
+          ✗ cannot be started: $BASE/agent: there is no /no/such/interpreter
             → install /no/such/interpreter, which its first line names
         --- stderr
         bowline: one thing is broken: see ✗ above
@@ -128,7 +128,7 @@ fn an_agent_that_exits_at_once_is_quoted() {
         expect![[r#"
             The agent
               ✓ starts: $BASE/agent
-              ✗ exits at once by signal 9
+              ✗ exits at once by SIGKILL
                 → run it in a terminal to see why; is an argument such as --acp missing? Or a login?
             --- stderr
             bowline: one thing is broken: see ✗ above

@@ -9,7 +9,7 @@ fn sent(scene: &Scene, arguments: &[&str], stdin: &str) -> String {
     let trace = scene.base().join("trace");
     std::fs::remove_file(&trace).ok();
     let told = scene.run_with(&[&["run", "--trace", trace.to_str().unwrap()], arguments].concat(), stdin);
-    let prompt = &traced(scene, "> ", "session/prompt")[0]["prompt"];
+    let prompt = &traced(scene, "client", "session/prompt")[0]["prompt"];
     format!("{told}{}\n", scene.clean(&prompt.to_string()))
 }
 
@@ -21,6 +21,8 @@ fn what_is_piped_in_attaches_no_file_and_is_no_command() {
     let told = sent(&scene, &["--read-only", "say Review @a.txt:", "-"], piped);
     expect![[r#"
         I did nothing: line 3 is no command that I know.
+
+        I see what is attached, but I do not know what to do with it: `read PATH` shows a file, and pictures I cannot look at.
 
         I am the offline model: no network, no key, no guessing. I do what plain commands say, one per line, in order:
 
@@ -154,7 +156,7 @@ fn a_change_of_mode_is_a_change() {
     let summary = told.split_once("Changed").map_or("", |(_, summary)| summary);
     expect![[r#"
          1 file:
-          a.txt  +0 −0 (mode 755, was 644)
+          a.txt  +0 −0 (mode 755, was 644) (after a command)
         To take it back: bowline undo --session $SESSION --turn 1
         --- 0
     "#]]

@@ -286,7 +286,9 @@ printf '%s\n' '{"jsonrpc":"2.0","id":4,"result":{"stopReason":"end_turn"}}'
     .assert_eq(&run(&scene, &tiny, &["--trace", trace, "--model", "large one", "--mode", "code"]));
     let mut told = String::new();
     for method in ["session/set_config_option", "session/set_mode"] {
-        told.extend(super::traced(&scene, "> ", method).iter().map(|params| format!("{method} {params}\n")));
+        told.extend(
+            super::traced(&scene, "client", method).iter().map(|params| format!("{method} {params}\n")),
+        );
     }
     expect![[r#"
         session/set_config_option {"sessionId":"s1","configId":"m","value":"large"}
@@ -333,28 +335,22 @@ fn servers_are_passed_on() {
         "",
         &["read -r line", &stops("end_turn")].join("\n"),
     );
+    let files = format!("files={} --root 'a b'", script(&scene.base(), "mcp", "#!/bin/sh\n"));
     let told = run(
         &scene,
         &tiny,
-        &[
-            "--trace",
-            trace.to_str().unwrap(),
-            "--mcp",
-            "files=/opt/mcp --root 'a b'",
-            "--mcp",
-            "web=https://example.org/mcp",
-        ],
+        &["--trace", trace.to_str().unwrap(), "--mcp", &files, "--mcp", "web=https://example.org/mcp"],
     );
     expect![[r#"
         --- 0
     "#]]
     .assert_eq(&told);
-    let servers = &super::traced(&scene, "> ", "session/new")[0]["mcpServers"];
+    let servers = &super::traced(&scene, "client", "session/new")[0]["mcpServers"];
     expect![[r#"
         [
           {
             "name": "files",
-            "command": "/opt/mcp",
+            "command": "$BASE/mcp",
             "args": [
               "--root",
               "a b"
@@ -369,7 +365,7 @@ fn servers_are_passed_on() {
           }
         ]
     "#]]
-    .assert_eq(&format!("{servers:#}\n"));
+    .assert_eq(&scene.clean(&format!("{servers:#}\n")));
     let without = agent(&scene, "read -r line");
     expect![[r#"
         --- stderr
@@ -410,7 +406,7 @@ fn sessions_of_an_agent_that_does_not_list_them_are_remembered() {
         --- 0
     "#]]
     .assert_eq(&run(&scene, &tiny, &["--session", "last", "--trace", trace.to_str().unwrap()]));
-    assert_eq!(super::traced(&scene, "> ", "session/load")[0]["sessionId"], "s1");
+    assert_eq!(super::traced(&scene, "client", "session/load")[0]["sessionId"], "s1");
     let forgets = agent(&scene, &once);
     expect![[r#"
         --- stderr

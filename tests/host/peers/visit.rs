@@ -1,7 +1,6 @@
 //! A visit of an agent that we did not write: started over real pipes in a home of its own, given prompts, and shown out;
 //! all that came of it is one text.
 
-use std::path::Path;
 use std::time::Duration;
 
 use bowline_host::{Connection, Session, SessionOptions};
@@ -13,6 +12,7 @@ use bowline_wire::Grace;
 use bowline_workspace::audit;
 use bowline_workspace::workspace::Workspace;
 use test_support::lab::Lab;
+use test_support::processes::working_in;
 use tokio::process::Command;
 
 /// No turn here takes as long, also on a machine that has much else to do.
@@ -197,19 +197,4 @@ fn without_times(text: &str) -> String {
 
 async fn in_time<T>(doing: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, doing).await.expect("it ends")
-}
-
-/// Returns the processes that work in the lab, or know of it: they have its name in their environment or arguments.
-pub(crate) fn working_in(base: &Path) -> Vec<String> {
-    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok).map(|entry| entry.path());
-    let name = base.to_str().unwrap();
-    let here = |process: &std::path::PathBuf| {
-        let works_here = std::fs::read_link(process.join("cwd")).is_ok_and(|cwd| cwd.starts_with(base));
-        let knows = |file| {
-            let bytes = std::fs::read(process.join(file)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).contains(name)
-        };
-        works_here || knows("environ") || knows("cmdline")
-    };
-    processes.filter(here).map(|process| process.display().to_string()).collect()
 }

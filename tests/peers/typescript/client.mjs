@@ -17,6 +17,8 @@ const { agent: agentMethods, client: clientMethods } = acp.methods;
 
 const benchTexts = new Map();
 const terminals = new Map();
+/** Files that are open, by path, with text that may not be saved. */
+const documents = new Map();
 
 function benchText(path) {
   if (!benchTexts.has(path)) {
@@ -29,15 +31,20 @@ function benchText(path) {
 
 async function readTextFile({ path, line, limit }) {
   if (path.startsWith(BENCH)) return benchText(path);
-  const text = await readFile(path, "utf8").catch((error) => {
+  const text = documents.get(path) ?? (await readFile(path, "utf8").catch((error) => {
     throw error.code === "ENOENT" ? acp.RequestError.resourceNotFound() : error;
-  });
+  }));
   if (line == null && limit == null) return text;
   const start = Math.max((line ?? 1) - 1, 0);
   return text
     .split(/(?<=\n)/)
     .slice(start, limit == null ? undefined : start + limit)
     .join("");
+}
+
+async function writeTextFile({ path, content }) {
+  if (documents.has(path)) documents.set(path, content);
+  await writeFile(path, content);
 }
 
 /** One command and what it has printed. */
@@ -116,7 +123,8 @@ async function take(session, agent, step) {
   let toCancel = step.cancelOnFirstChunk;
   const start = performance.now();
   // A failed prompt is also an error of `nextUpdate`.
-  session.prompt(JSON.stringify(step.prompt)).catch(() => {});
+  const prompt = typeof step.prompt === "string" ? step.prompt : JSON.stringify(step.prompt);
+  session.prompt(prompt).catch(() => {});
   for (;;) {
     const message = await session.nextUpdate();
     if (message.kind === "stop") {
@@ -154,16 +162,17 @@ async function closeAgent(child, exited) {
 
 async function main() {
   const { values, positionals } = parseArgs({
-    options: { approve: { type: "string" }, plan: { type: "string" } },
+    options: { approve: { type: "string" }, plan: { type: "string" }, open: { type: "string" } },
     allowPositionals: true,
   });
   if (!["allow", "reject"].includes(values.approve)) throw new Error("--approve is allow or reject");
   const plan = JSON.parse(values.plan);
+  for (const [path, text] of Object.entries(JSON.parse(values.open ?? "{}"))) documents.set(path, text);
 
   const app = acp
     .client({ name: "peer-typescript" })
     .onRequest(clientMethods.fs.readTextFile, async ({ params }) => ({ content: await readTextFile(params) }))
-    .onRequest(clientMethods.fs.writeTextFile, ({ params }) => writeFile(params.path, params.content))
+    .onRequest(clientMethods.fs.writeTextFile, ({ params }) => writeTextFile(params))
     .onRequest(clientMethods.session.requestPermission, ({ params }) => choose(params.options, values.approve))
     .onRequest(clientMethods.terminal.create, ({ params }) => createTerminal(params))
     .onRequest(clientMethods.terminal.output, ({ params }) => terminalOutput(params))

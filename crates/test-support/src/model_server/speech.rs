@@ -1,0 +1,101 @@
+//! What a model says, as each API has it.
+
+use serde_json::{Value, json};
+
+use super::{MODEL, Say};
+
+const EVENTS: &str = "text/event-stream";
+const JSON: &str = "application/json";
+
+/// Returns an answer of the Gemini API with its type, as events or as one object.
+pub(super) fn gemini(said: &Say, events: bool) -> (&'static str, String) {
+    let part = match said {
+        Say::Text(text) => json!({"text": text}),
+        Say::Call { name, args } => json!({"functionCall": {"name": name, "args": args}}),
+    };
+    let chunk = json!({
+        "candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": [part]}}],
+        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    });
+    if events { (EVENTS, format!("data: {chunk}\r\n\r\n")) } else { (JSON, chunk.to_string()) }
+}
+
+/// Returns an answer of Anthropic's Messages with its type, as events or as one object. The number tells answers apart.
+pub(super) fn anthropic(said: &Say, number: usize, events: bool) -> (&'static str, String) {
+    let (begun, delta, whole, stop) = match said {
+        Say::Text(text) => (
+            json!({"type": "text", "text": ""}),
+            json!({"type": "text_delta", "text": text}),
+            json!({"type": "text", "text": text}),
+            "end_turn",
+        ),
+        Say::Call { name, args } => {
+            let call = |input: &Value| json!({"type": "tool_use", "id": format!("toolu_{number}"), "name": name, "input": input});
+            let delta = json!({"type": "input_json_delta", "partial_json": args.to_string()});
+            (call(&json!({})), delta, call(args), "tool_use")
+        }
+    };
+    let mut message = json!({
+        "id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": MODEL, "content": [],
+        "stop_reason": null, "stop_sequence": null, "usage": {"input_tokens": 1, "output_tokens": 1},
+    });
+    if !events {
+        message["content"] = json!([whole]);
+        message["stop_reason"] = json!(stop);
+        return (JSON, message.to_string());
+    }
+    let end = json!({"stop_reason": stop, "stop_sequence": null});
+    let events = [
+        json!({"type": "message_start", "message": message}),
+        json!({"type": "content_block_start", "index": 0, "content_block": begun}),
+        json!({"type": "content_block_delta", "index": 0, "delta": delta}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": end, "usage": {"output_tokens": 1}}),
+        json!({"type": "message_stop"}),
+    ];
+    (EVENTS, named(&events))
+}
+
+/// Returns an answer of OpenAI's Responses with its type. The number tells answers apart.
+pub(super) fn openai(said: &Say, number: usize) -> (&'static str, String) {
+    let item = match said {
+        Say::Text(text) => json!({
+            "type": "message", "id": format!("msg_{number}"), "role": "assistant", "status": "completed",
+            "content": [{"type": "output_text", "text": text, "annotations": []}],
+        }),
+        Say::Call { name, args } => {
+            let (namespace, name) = match name.split_once('.') {
+                Some((namespace, name)) => (Some(namespace), name),
+                None => (None, name.as_str()),
+            };
+            let mut call = json!({
+                "type": "function_call", "id": format!("fc_{number}"), "call_id": format!("call_{number}"),
+                "name": name, "arguments": args.to_string(), "status": "completed",
+            });
+            if let Some(namespace) = namespace {
+                call["namespace"] = json!(namespace);
+            }
+            call
+        }
+    };
+    let id = format!("resp_{number}");
+    let usage = json!({
+        "input_tokens": 1, "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 1, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2,
+    });
+    let whole =
+        json!({"id": id, "object": "response", "status": "completed", "output": [item], "usage": usage});
+    let events = [
+        json!({"type": "response.created", "response": {"id": id}}),
+        json!({"type": "response.output_item.done", "output_index": 0, "item": item}),
+        json!({"type": "response.completed", "response": whole}),
+    ];
+    (EVENTS, named(&events))
+}
+
+/// Returns events as a stream has them, each under its type.
+fn named(events: &[Value]) -> String {
+    let named =
+        |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
+    events.iter().map(named).collect()
+}

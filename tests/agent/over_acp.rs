@@ -1,0 +1,422 @@
+//! MCP servers that the client serves over its own connection, and a workspace among them: through the whole program.
+
+use bowline_state::mcp_tools::workspace::{EDIT, LIST, READ, SEARCH, WRITE};
+use bowline_state::tooling::schema::{edit_schema, list_schema, read_schema, search_schema, write_schema};
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::program::{Answer, Program, Scene};
+
+/// Answers a message to a server with what the server says.
+fn says(id: &Value, result: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": {"result": result}})
+}
+
+fn text(id: &Value, text: &str) -> Value {
+    says(id, json!({"content": [{"type": "text", "text": text}]}))
+}
+
+/// What a server of the newest protocol says before anything else.
+fn discovered() -> Value {
+    json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+        "ttlMs": 0, "cacheScope": "private",
+        "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "own", "version": "1"}}})
+}
+
+fn listed(names: &[&str]) -> Value {
+    let tool = |name: &&str| json!({"name": name, "inputSchema": {"type": "object"}});
+    json!({"tools": names.iter().map(tool).collect::<Vec<_>>()})
+}
+
+/// A server whose tools answer well, in odd ways, or not at all.
+fn odd(id: &Value, params: &Value) -> Vec<Value> {
+    let tell = |request: &Value, method: &str, inner: Value| {
+        let told =
+            json!({"serverId": params["serverId"], "requestId": request, "method": method, "params": inner});
+        json!({"jsonrpc": "2.0", "method": "mcp/message", "params": told})
+    };
+    match params["method"].as_str().unwrap() {
+        "server/discover" => return vec![says(id, discovered())],
+        "tools/list" => {
+            let names =
+                ["echo", "tell", "stray", "flood", "inner", "outer", "wrong", "huge", "twice", "never"];
+            return vec![says(id, listed(&names))];
+        }
+        "tools/call" => {}
+        other => panic!("nobody asks for {other}"),
+    }
+    let (asked, request) = (&params["params"], &params["requestId"]);
+    let echo = || text(id, &asked["arguments"].to_string());
+    match asked["name"].as_str().unwrap() {
+        "echo" => vec![echo()],
+        "tell" => {
+            let progress = json!({"progressToken": asked["_meta"]["progressToken"], "progress": 1, "total": 2,
+                "message": "half of it"});
+            vec![tell(request, "notifications/progress", progress)]
+        }
+        "stray" => vec![
+            tell(&json!("nobody's"), "notifications/progress", json!({})),
+            tell(request, "notifications/unheard", json!({"a": 1})),
+            tell(&Value::Null, "x", Value::Null),
+            echo(),
+        ],
+        "flood" => {
+            let progress = |at| json!({"progressToken": asked["_meta"]["progressToken"], "progress": at});
+            let flood = (0..4_000).map(|at| tell(request, "notifications/progress", progress(at)));
+            flood.chain([echo()]).collect()
+        }
+        "huge" => vec![text(id, &"x".repeat(17 << 20))],
+        "inner" => {
+            let error = json!({"code": -32602, "message": "no such city"});
+            vec![json!({"jsonrpc": "2.0", "id": id, "result": {"error": error}})]
+        }
+        "outer" => {
+            vec![
+                json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32002, "message": "the server is gone"}}),
+            ]
+        }
+        "wrong" => vec![json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}})],
+        "twice" => vec![echo(), text(id, "again")],
+        _ => Vec::new(),
+    }
+}
+
+fn own() -> Value {
+    json!([{"type": "acp", "name": "own", "serverId": "m1"}])
+}
+
+async fn open(program: &mut Program, scene: &Scene) -> String {
+    let opened = program.call("session/new", json!({"cwd": scene.project(), "mcpServers": own()})).await;
+    opened["sessionId"].as_str().unwrap().to_owned()
+}
+
+async fn started(scene: &Scene, serves: fn(&Value, &Value) -> Vec<Value>) -> (Program, String) {
+    let mut program = scene.start(&["--mode", "full"]);
+    program.mcp = Some(Box::new(serves));
+    let agent = program.initialize(json!({})).await;
+    assert_eq!(agent["agentCapabilities"]["mcpCapabilities"]["acp"], true);
+    let session = open(&mut program, scene).await;
+    (program, session)
+}
+
+/// Takes a turn and returns what was said in it.
+async fn said(program: &mut Program, session: &str, prompt: &str) -> String {
+    let before = program.said().len();
+    assert_eq!(program.turn(session, prompt).await, "end_turn");
+    program.said()[before..].to_owned()
+}
+
+#[tokio::test]
+async fn a_server_of_the_client_answers_well_oddly_or_not() {
+    let scene = Scene::new();
+    let (mut program, session) = started(&scene, odd).await;
+    let mut told = String::new();
+    for tool in ["echo", "stray", "flood", "inner", "outer", "wrong", "huge", "twice", "echo"] {
+        let said = said(&mut program, &session, &format!("call mcp__own__{tool} {{\"a\": 1}}")).await;
+        // What is said around an answer is the same for all servers.
+        let told_by =
+            said.lines().find(|line| line.contains("{\"a\":1}") || line.contains("MCP server \"own\" "));
+        let plain = told_by.unwrap_or(&said);
+        told += &format!("{tool}: {}\n", if plain.contains("stands between") { "{\"a\":1}" } else { plain });
+    }
+    expect![[r#"
+        echo: {"a":1}
+        stray: {"a":1}
+        flood: {"a":1}
+        inner: the MCP server "own" refuses the call: no such city
+        outer: the MCP server "own" refuses the call: the client does not pass it on: the server is gone
+        wrong: the MCP server "own" refuses the call: the answer of the server cannot be read
+        huge: the MCP server "own" refuses the call: the answer of the server is larger than 16777216 bytes
+        twice: {"a":1}
+        echo: {"a":1}
+    "#]]
+    .assert_eq(&told);
+    assert_eq!(program.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn what_a_server_tells_while_it_answers_is_of_its_call() {
+    let scene = Scene::new();
+    let (mut program, session) = started(&scene, odd).await;
+    let turn = program.prompt(&session, "call mcp__own__tell {}").await;
+    let is_call = |it: &Value| it["method"] == "mcp/message" && it["params"]["params"]["name"] == "tell";
+    let call = program.until(is_call).await["id"].clone();
+    program.until(|it| it["params"]["update"].to_string().contains("half of it")).await;
+    program.send(&text(&call, "all of it")).await;
+    assert_eq!(program.answer(turn).await["result"]["stopReason"], "end_turn");
+    assert!(program.said().contains("all of it"), "{}", program.said());
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_any_more_is_cancelled_on_every_way_out() {
+    for way in ["session/cancel", "session/close", "end"] {
+        let scene = Scene::new();
+        let (mut program, session) = started(&scene, odd).await;
+        let turn = program.prompt(&session, "call mcp__own__never {}").await;
+        let is_call = |it: &Value| it["method"] == "mcp/message" && it["params"]["params"]["name"] == "never";
+        let call = program.until(is_call).await["id"].clone();
+        let is_cancel = |it: &Value| it["method"] == "$/cancel_request" && it["params"]["requestId"] == call;
+        match way {
+            "session/cancel" => {
+                program.notify(way, json!({"sessionId": session})).await;
+                assert_eq!(program.answer(turn).await["result"]["stopReason"], "cancelled");
+                // Late, and of no use to anybody.
+                program.send(&text(&call, "late")).await;
+                let said = said(&mut program, &session, "call mcp__own__echo {\"b\": 2}").await;
+                assert!(said.contains("{\"b\":2}") && !said.contains("late"), "{said}");
+            }
+            "session/close" => drop(program.call(way, json!({"sessionId": session})).await),
+            _ => {}
+        }
+        assert_eq!(program.end().await, Some(0), "{way}");
+        assert!(way == "end" || program.seen.iter().any(is_cancel), "{way}");
+    }
+}
+
+#[tokio::test]
+async fn servers_of_the_client_are_reached_in_sessions_that_were_there_before() {
+    let scene = Scene::new();
+    let (mut program, session) = started(&scene, odd).await;
+    said(&mut program, &session, "say hello").await;
+    for method in ["session/load", "session/resume", "session/fork"] {
+        let again = json!({"sessionId": session, "cwd": scene.project(), "mcpServers": own()});
+        let opened = program.call(method, again).await;
+        let opened = opened["sessionId"].as_str().unwrap_or(&session).to_owned();
+        let said = said(&mut program, &opened, "call mcp__own__echo {\"a\": 1}").await;
+        assert!(said.contains("{\"a\":1}"), "{method}: {said}");
+    }
+}
+
+/// A server that knows only the older handshake.
+fn older(id: &Value, params: &Value) -> Vec<Value> {
+    match params["method"].as_str().unwrap() {
+        "initialize" => vec![says(
+            id,
+            json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "older", "version": "1"}}),
+        )],
+        "tools/list" => vec![says(id, listed(&["echo"]))],
+        "tools/call" => vec![text(id, "from an older one")],
+        _ => {
+            let error = json!({"code": -32601, "message": "no such method"});
+            vec![json!({"jsonrpc": "2.0", "id": id, "result": {"error": error}})]
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_wants_the_older_handshake_has_it() {
+    let scene = Scene::new();
+    let (mut program, session) = started(&scene, older).await;
+    let said = said(&mut program, &session, "call mcp__own__echo {}").await;
+    assert!(said.contains("from an older one"), "{said}");
+}
+
+#[tokio::test]
+async fn a_client_that_names_a_server_and_does_not_serve_it_is_told_of() {
+    let scene = Scene::new();
+    let mut program = scene.start(&[]);
+    program.initialize(json!({})).await;
+    let session = open(&mut program, &scene).await;
+    said(&mut program, &session, "say hello").await;
+    expect![[r#"
+        - **own**: it refuses the handshake: the client does not pass it on: Method not found; 0 tools
+          - `(it refuses the handshake: the client does not pass it on: Method not found)`
+    "#]]
+    .assert_eq(&said(&mut program, &session, "/mcp").await);
+    // The protocol has no requests of a server.
+    let asked = json!({"serverId": "m1", "requestId": "1", "method": "ping"});
+    assert_eq!(program.fails("mcp/message", asked).await["code"], -32601);
+}
+
+/// A workspace with one file that is nowhere else; what is written is refused, and what is searched for is not found.
+fn workspace(id: &Value, params: &Value) -> Vec<Value> {
+    let asked = &params["params"];
+    let path = asked["arguments"]["path"].as_str().unwrap_or_default();
+    let failed = |why: &str| says(id, json!({"content": [{"type": "text", "text": why}], "isError": true}));
+    vec![match (params["method"].as_str().unwrap(), asked["name"].as_str().unwrap_or_default()) {
+        ("server/discover", _) => says(id, discovered()),
+        ("tools/list", _) => {
+            let tools = [
+                (READ, read_schema()),
+                (WRITE, write_schema()),
+                (EDIT, edit_schema()),
+                (LIST, list_schema()),
+                (SEARCH, search_schema()),
+            ];
+            let tool = |(name, schema): (&str, Value)| json!({"name": name, "inputSchema": schema});
+            let mut tools: Vec<Value> = tools.into_iter().map(tool).collect();
+            tools.push(json!({"name": "weather", "inputSchema": {"type": "object"}}));
+            says(id, json!({ "tools": tools }))
+        }
+        (_, READ) if path.ends_with("/a.txt") => text(id, "[a.txt: all of it, 1 line]\nunsaved\n"),
+        (_, READ) if path.ends_with("/lost.txt") => {
+            json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32002, "message": "the server is gone"}})
+        }
+        (_, READ) => failed(&format!("{path} does not exist")),
+        (_, WRITE | EDIT) => failed("the user said no"),
+        (_, name) => text(id, &format!("{name} done")),
+    }]
+}
+
+#[tokio::test]
+async fn a_workspace_of_the_client_serves_what_its_editor_does_not() {
+    let scene = Scene::new();
+    scene.put("a.txt", "saved\n");
+    scene.put("lost.txt", "on disk\n");
+    let log = scene.home().join("log");
+    let mut program = scene.start(&["--mode", "full", "--log", log.to_str().unwrap()]);
+    program.mcp = Some(Box::new(workspace));
+    program.initialize(json!({})).await;
+    let session = open(&mut program, &scene).await;
+    let mut told = String::new();
+    for prompt in
+        ["read a.txt", "read lost.txt", "read none.txt", "write b.txt: x", "list", "find x", "/tools", "/mcp"]
+    {
+        let said = said(&mut program, &session, prompt).await;
+        let short = |line: &str| match line.split_once("`: ") {
+            Some((name, _)) if line.starts_with("- `") && !line.contains("MCP server") => format!("{name}`"),
+            _ => line.to_owned(),
+        };
+        let lines: Vec<String> = said.trim_end().lines().map(short).collect();
+        told += &format!("> {prompt}\n{}\n", lines.join("\n"));
+    }
+    expect![[r#"
+        > read a.txt
+        `a.txt`:
+
+        ```txt
+        [through the client's workspace server, the MCP server "own"]
+        [a.txt: all of it, 1 line]
+        unsaved
+        ```
+        > read lost.txt
+        Reading `lost.txt` did not work:
+
+        ```
+        [through the client's workspace server, the MCP server "own"]
+        the MCP server "own" refuses the call: the client does not pass it on: the server is gone
+        ```
+        > read none.txt
+        Reading `none.txt` did not work:
+
+        ```
+        [through the client's workspace server, the MCP server "own"]
+        $PROJECT/none.txt does not exist
+        ```
+        > write b.txt: x
+        Writing `b.txt` did not work:
+
+        ```
+        [through the client's workspace server, the MCP server "own"]
+        the user said no
+        ```
+        > list
+        `.`:
+
+        ```
+        [through the client's workspace server, the MCP server "own"]
+        list_directory done
+        ```
+        > find x
+        `x`:
+
+        ```
+        [through the client's workspace server, the MCP server "own"]
+        search_text done
+        ```
+        > /tools
+        Tools in mode full:
+
+        - `read_text_file`
+        - `write_text_file`
+        - `edit_text_file`
+        - `list_directory`
+        - `search_text`
+        - `update_plan`
+        - `mcp__own__weather`: weather (a tool of an MCP server)
+
+        Not offered:
+
+        - commands: the agent was started without `--shell`
+        - 5 tools of a workspace: the tools above call those of the MCP server "own"
+        > /mcp
+        - **own**: it is ready; 6 tools; it serves the session, by tools of the session's own
+    "#]]
+    .assert_eq(&scene.clean(&told));
+    assert!(!scene.project().join("b.txt").exists(), "nothing is written behind the client's back");
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.contains("reading files: the client's workspace server, over MCP"), "{log}");
+    assert!(log.contains("commands: nobody"), "{log}");
+    let linked = json!({"sessionId": session, "prompt": [{"type": "text", "text": "sum up"},
+        {"type": "resource_link", "name": "a.txt", "uri": format!("file://{}", scene.path("a.txt"))}]});
+    let before = program.calls("mcp/message");
+    program.call("session/prompt", linked).await;
+    assert_eq!(program.calls("mcp/message"), before + 1, "what is linked is read there, too");
+}
+
+#[tokio::test]
+async fn what_goes_to_a_workspace_is_asked_about_first() {
+    let scene = Scene::new();
+    let mut program = scene.start(&["--mode", "ask"]);
+    program.mcp = Some(Box::new(workspace));
+    program.initialize(json!({})).await;
+    let session = open(&mut program, &scene).await;
+    program.permission = Answer::Kind("reject_once");
+    let told = said(&mut program, &session, "write b.txt: x").await;
+    assert!(told.contains("said no"), "{told}");
+    assert_eq!(program.calls("session/request_permission"), 1);
+    let writes = |program: &Program| {
+        let asked = program.seen.iter().filter(|it| it["method"] == "mcp/message");
+        asked.filter(|it| it["params"]["params"]["name"] == WRITE).count()
+    };
+    assert_eq!(writes(&program), 0);
+    program.permission = Answer::Kind("allow_once");
+    said(&mut program, &session, "write b.txt: x").await;
+    assert_eq!((program.calls("session/request_permission"), writes(&program)), (2, 1));
+    let read_only = json!({"sessionId": session, "modeId": "read-only"});
+    program.call("session/set_mode", read_only).await;
+    let told = said(&mut program, &session, "write b.txt: x").await;
+    assert_eq!((program.calls("session/request_permission"), writes(&program)), (2, 1), "{told}");
+}
+
+#[tokio::test]
+async fn what_the_editor_serves_itself_it_goes_on_serving() {
+    let scene = Scene::new();
+    scene.put("a.txt", "saved\n");
+    let mut program = scene.start(&["--mode", "full"]);
+    program.mcp = Some(Box::new(workspace));
+    program.initialize(json!({"fs": {"readTextFile": true, "writeTextFile": false}})).await;
+    let session = open(&mut program, &scene).await;
+    let said_of = said(&mut program, &session, "read a.txt").await;
+    assert!(said_of.contains("read through the editor") && said_of.contains("saved"), "{said_of}");
+    // The editor's text is not the workspace's, so nobody has seen what would be replaced.
+    let told = said(&mut program, &session, "write a.txt: x").await;
+    assert!(told.contains("a.txt is not as it was read through the editor"), "{told}");
+    program.unsaved.insert(scene.path("a.txt"), "unsaved\n".to_owned());
+    let told = said(&mut program, &session, "read a.txt\nwrite a.txt: x").await;
+    assert!(told.contains("workspace server") && told.contains("the user said no"), "{told}");
+    assert_eq!(scene.get("a.txt"), "saved\n");
+}
+
+#[tokio::test]
+async fn a_directory_that_is_not_there_is_refused_unless_the_client_has_it() {
+    let scene = Scene::new();
+    scene.put("file", "");
+    let mut program = scene.start(&[]);
+    program.initialize(json!({})).await;
+    let mut told = String::new();
+    for name in ["none", "file"] {
+        let open = json!({"cwd": scene.project().join(name), "mcpServers": []});
+        let error = program.fails("session/new", open).await;
+        told += &format!("{} {}\n", error["code"], error["message"].as_str().unwrap());
+    }
+    expect![[r#"
+        -32602 cwd $PROJECT/none is no directory of this machine: open the session in one that exists
+        -32602 cwd $PROJECT/file is no directory of this machine: open the session in one that exists
+    "#]]
+    .assert_eq(&scene.clean(&told));
+    let mut program = scene.start(&[]);
+    program.initialize(json!({"fs": {"readTextFile": true, "writeTextFile": true}})).await;
+    program.new_session(&scene.project().join("none")).await;
+}

@@ -1,0 +1,205 @@
+//! `bowline trace`: a run is recorded, shown, and both of its parts are played back.
+
+use std::path::PathBuf;
+
+use expect_test::expect;
+
+use crate::program::{Scene, bowline};
+
+const PROMPT: &str = "read a.txt\nreplace \"two\" with \"2\" in a.txt\nrun echo hello\nsay done";
+/// How often an agent looks at a command depends on how long that takes; how often it asks for this does not.
+const PLAIN: &str = "read a.txt\nreplace \"two\" with \"2\" in a.txt\nsay done";
+
+/// Records a run in a project, and returns what it told and where the trace is.
+fn recorded(scene: &Scene, prompt: &str) -> (String, PathBuf) {
+    scene.put("a.txt", "one\ntwo\n");
+    let trace = scene.base().join("trace");
+    let told = scene.run(&["run", "--approve", "all", "--trace", trace.to_str().unwrap(), prompt]);
+    assert!(told.ends_with("--- 0\n"), "{told}");
+    (told, trace)
+}
+
+/// Returns text without times and numbers that differ from run to run.
+fn timeless(text: &str) -> String {
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let line = match line.get(..10) {
+            Some(time) if time.trim().parse::<f64>().is_ok() => line.replacen(time.trim(), "TIME", 1),
+            _ => line.to_owned(),
+        };
+        let line = match line.rsplit_once(" (") {
+            Some((before, took)) if took.ends_with("s)") || took == "TIME)" => format!("{before} (TIME)"),
+            _ => line,
+        };
+        let is_id = |word: &str| word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let words = line.split(' ').map(|word| if is_id(word) { "SESSION" } else { word });
+        lines.push(words.collect::<Vec<_>>().join(" ").trim_start().to_owned());
+    }
+    counted(&(lines.join("\n") + "\n"))
+}
+
+/// Returns text in which a number of messages is `N`.
+fn counted(text: &str) -> String {
+    let mut words: Vec<&str> = text.split(' ').collect();
+    for at in 1..words.len() {
+        if words[at].starts_with("messages") && words[at - 1].bytes().all(|byte| byte.is_ascii_digit()) {
+            words[at - 1] = "N";
+        }
+    }
+    words.join(" ")
+}
+
+#[test]
+fn a_recorded_turn_is_shown_as_a_sequence() {
+    let scene = Scene::new();
+    let (_, trace) = recorded(&scene, PROMPT);
+    let trace = trace.to_str().unwrap();
+    let told = timeless(&scene.run(&["trace", "show", trace, "--method", "fs/write_text_file"]));
+    expect![[r#"
+        TIME  client ← agent   ? fs/write_text_file          #4    SESSION  $PROJECT/a.txt, 6 bytes
+        TIME  client → agent   ✓ fs/write_text_file          #4    SESSION   (TIME)
+
+        2 of N messages
+        --- 0
+    "#]]
+    .assert_eq(&told);
+    let all = scene.run(&["trace", "show", trace]);
+    for sign in ["initialize", "session/prompt", "end_turn", "terminal/create", "echo hello", "[completed]"] {
+        assert!(all.contains(sign), "{sign}\n{all}");
+    }
+    assert!(!all.contains("without an answer"), "{all}");
+    let whole = scene.run(&["trace", "show", trace, "--method", "session/new", "--full"]);
+    assert!(whole.contains("    {\n      \"jsonrpc\": \"2.0\","), "{whole}");
+    expect![[r#"
+
+        0 of N messages
+        --- 0
+    "#]]
+    .assert_eq(&timeless(&scene.run(&["trace", "show", trace, "--session", "none"])));
+}
+
+#[test]
+fn the_page_of_a_recorded_turn_stands_alone() {
+    let scene = Scene::new();
+    let (_, trace) = recorded(&scene, PROMPT);
+    let page = scene.run(&["trace", "show", trace.to_str().unwrap(), "--html"]);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n--- 0\n"), "{page}");
+    assert!(page.contains("session/prompt") && page.contains("default-src 'none'"));
+}
+
+#[test]
+fn the_agents_part_is_played_to_a_fresh_run() {
+    let scene = Scene::new();
+    let (told, trace) = recorded(&scene, PROMPT);
+    // Another project, another home: the paths become those of this one.
+    let fresh = Scene::new();
+    fresh.put("a.txt", "one\ntwo\n");
+    let agent = format!("{} trace replay {} --as agent", bowline().display(), trace.display());
+    let again = fresh.run(&["run", "--approve", "all", "--agent", &agent, PROMPT]);
+    assert_eq!(again, told);
+    assert_eq!(fresh.get("a.txt"), "one\n2\n");
+}
+
+#[test]
+fn the_clients_part_is_played_to_the_agent() {
+    let scene = Scene::new();
+    let (_, trace) = recorded(&scene, PLAIN);
+    let bowline = bowline().display().to_string();
+    let replay = ["trace", "replay", trace.to_str().unwrap(), "--as", "client", "--"];
+    let told = scene.run(&[&replay[..], &[&bowline, "agent", "--model", "offline", "--shell"]].concat());
+    expect![[r#"
+        --- 0
+    "#]]
+    .assert_eq(&told);
+    // Whoever is no agent is told to be none, and is not waited for.
+    let told = counted(&scene.run(&[&replay[..], &["true"]].concat()));
+    expect![[r#"
+        --- stderr
+        bowline: the agent has ended
+        bowline: N messages were not played: the next, session/new, waits for the answer to initialize
+        --- 1
+    "#]]
+    .assert_eq(&told);
+}
+
+#[test]
+fn a_client_that_does_something_else_is_told_so() {
+    let scene = Scene::new();
+    let (_, trace) = recorded(&scene, PLAIN);
+    let asked = "{\"jsonrpc\":\"2.0\",\"id\":9,\"method\":\"session/list\",\"params\":{}}\n";
+    let told = scene.run_with(&["trace", "replay", trace.to_str().unwrap(), "--as", "agent"], asked);
+    let told = told.lines().filter(|line| !line.contains("not played")).collect::<Vec<_>>().join("\n");
+    expect![[r#"
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32603,"message":"the recording has no session/list"}}
+        --- stderr
+        bowline: not as recorded: the recording has no session/list
+        --- 1"#]]
+    .assert_eq(&told);
+}
+
+#[test]
+fn what_is_no_trace_is_said_to_be_none() {
+    let scene = Scene::new();
+    scene.put("notes", "mine\n");
+    scene.put("empty", "");
+    scene.put(
+        "wire",
+        "> {\"id\":1,\"method\":\"x\"}\n{\"jsonrpc\":\"2.0\",\"method\":\"session/update\"}\nmine\n",
+    );
+    let mut told = String::new();
+    for arguments in [
+        &["trace", "show", "notes"][..],
+        &["trace", "show", "missing"],
+        &["trace", "show", "empty"],
+        &["trace", "show", "wire"],
+        &["trace", "show", "wire", "--method", "["],
+        &["trace", "replay", "empty", "--as", "agent"],
+        &["trace", "replay", "wire", "--as", "agent", "--", "true"],
+        &["trace", "replay", "wire", "--as", "client", "--", "/no/such/program"],
+    ] {
+        told += &format!("{}\n{}", arguments[2..].join(" "), scene.run(arguments));
+    }
+    expect![[r#"
+        notes
+        --- stderr
+        bowline: notes has no messages: is it a file that --trace wrote?
+        --- 1
+        missing
+        --- stderr
+        bowline: cannot read the trace missing: No such file or directory (os error 2)
+        --- 1
+        empty
+
+        0 messages
+        --- 0
+        wire
+             0.000  client → agent   ? x                           #1
+             0.000  client ← agent   · session/update                              null
+
+        1 request without an answer:
+             0.000  client → agent   x #1
+
+        2 messages
+        --- stderr
+        bowline: 1 line of the trace cannot be read: cut off, or written by something else
+        --- 0
+        wire --method [
+        --- stderr
+        bowline: --method cannot be understood: error parsing glob '[': unclosed character class; missing ']'
+        --- 2
+        empty --as agent
+        --- stderr
+        bowline: the trace has nothing that the agent said
+        --- 1
+        wire --as agent -- true
+        --- stderr
+        bowline: an agent is started by its client: --cwd and a command go with --as client
+        --- 2
+        wire --as client -- /no/such/program
+        --- stderr
+        bowline: 1 line of the trace cannot be read: cut off, or written by something else
+        bowline: cannot start /no/such/program: No such file or directory (os error 2)
+        --- 2
+    "#]]
+    .assert_eq(&told);
+}

@@ -1,0 +1,225 @@
+//! What the proxy does beside passing messages on: the disk is looked at, rules are applied, and files served.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use expect_test::expect;
+use serde_json::{Value, json};
+
+use crate::program::{Scene, script};
+
+/// An agent that does what its prompt says: lines of shell. Its answers are on a wire of its own kind, its ids are fixed.
+const AGENT: &str = r#"#!/bin/sh
+while read -r line; do
+  case "$line" in
+    *'"method":"initialize"'*) printf '%s\n' "$line" >> "$HOME/heard"; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}' ;;
+    *'"method":"session/new"'*) echo '{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}' ;;
+    *'"method":"session/prompt"'*) . "$HOME/turn" ;;
+    *) printf '%s\n' "$line" >> "$HOME/heard" ;;
+  esac
+done
+"#;
+
+/// The editor's side, line by line.
+struct Editor {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Editor {
+    fn start(scene: &Scene, options: &[&str], capabilities: &Value, turn: &str) -> Self {
+        let agent = script(&scene.base(), "agent", AGENT);
+        std::fs::create_dir_all(scene.home()).unwrap();
+        std::fs::write(scene.home().join("turn"), turn).unwrap();
+        let words = [&["proxy", "--no-mcp"], options, &["--", &agent]].concat();
+        let mut command = scene.command(&words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        let mut editor = Self { child, stdin, stdout };
+        let hello = json!({ "protocolVersion": 1, "clientCapabilities": capabilities });
+        editor.say(&json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello }));
+        editor.hear();
+        let new = json!({ "cwd": scene.project(), "mcpServers": [] });
+        editor.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": "session/new", "params": new }));
+        editor.hear();
+        let prompt = json!({ "sessionId": "s", "prompt": [] });
+        editor.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": prompt }));
+        editor
+    }
+
+    fn say(&mut self, message: &Value) {
+        writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a message: {line:?}"))
+    }
+
+    /// Leaves, and returns what the proxy said on stderr.
+    fn leave(mut self) -> String {
+        self.stdin = None;
+        let output = self.child.wait_with_output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+fn all() -> Value {
+    json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true })
+}
+
+const ANSWER: &str = r#"echo '{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}'"#;
+
+fn call(rest: &str) -> String {
+    format!(
+        r#"echo '{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"toolCallId":"t",{rest}}}}}}}'"#
+    )
+}
+
+/// A request of the agent, whose answer it keeps.
+fn ask(id: u32, method: &str, params: &str) -> String {
+    let request =
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"sessionId":"s",{params}}}}}"#);
+    format!(r#"printf '%s\n' '{request}'; read -r answer; printf '%s\n' "$answer" >> "$HOME/heard""#)
+}
+
+#[test]
+fn an_edit_past_the_editor_is_shown_on_its_call_and_can_be_undone() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\n");
+    let turn = [
+        &call(r#""sessionUpdate":"tool_call","title":"Edit","kind":"edit","status":"in_progress""#),
+        "echo two > a.txt; rm -f gone; echo new > b.txt",
+        &call(r#""sessionUpdate":"tool_call_update","status":"completed""#),
+        ANSWER,
+    ]
+    .join("\n");
+    let mut editor = Editor::start(&scene, &[], &all(), &turn);
+    let (mut diffs, mut is_answered) = (Vec::new(), false);
+    while !is_answered || diffs.len() < 2 {
+        let heard = editor.hear();
+        is_answered |= heard["id"] == 2;
+        if heard["params"]["update"]["_meta"]["bowline"].is_object() {
+            diffs = heard["params"]["update"]["content"].as_array().unwrap().clone();
+        }
+    }
+    let mut told: Vec<String> = diffs
+        .iter()
+        .map(|diff| {
+            format!(
+                "{} {} -> {}",
+                scene.clean(diff["path"].as_str().unwrap()),
+                diff["oldText"],
+                diff["newText"]
+            )
+        })
+        .collect();
+    told.sort();
+    expect![[r#"
+        $PROJECT/a.txt "one\n" -> "two\n"
+        $PROJECT/b.txt null -> "new\n""#]]
+    .assert_eq(&told.join("\n"));
+    assert_eq!(editor.leave(), "");
+    let undone = scene.run(&["undo", "--session", "s"]);
+    assert!(undone.ends_with("--- 0\n"), "{undone}");
+    assert_eq!((scene.get("a.txt").as_str(), scene.has("b.txt")), ("one\n", false));
+}
+
+#[test]
+fn an_agent_that_dies_in_its_turn_leaves_its_edits_in_the_journal() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\n");
+    let mut editor = Editor::start(&scene, &[], &all(), "echo two > a.txt; kill -9 $$");
+    let told = editor.hear();
+    assert_eq!(told["error"]["code"], -32603);
+    editor.leave();
+    let undone = scene.run(&["undo", "--session", "s"]);
+    assert!(undone.ends_with("--- 0\n"), "{undone}");
+    assert_eq!(scene.get("a.txt"), "one\n");
+}
+
+#[test]
+fn rules_deny_what_an_agent_asks_and_does_and_the_editor_is_asked_about_secrets() {
+    let scene = Scene::new();
+    let options = r#""options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]"#;
+    let secret = format!(r#""path":"{}""#, scene.path(".env"));
+    let written = format!(r#""path":"{}","content":"x""#, scene.path("a.txt"));
+    let turn = [
+        ask(10, "session/request_permission", &format!(r#""toolCall":{{"toolCallId":"c","title":"Edit","kind":"edit","locations":[{{"path":"{}"}}]}},{options}"#, scene.path("a.txt"))),
+        ask(11, "fs/write_text_file", &written),
+        ask(12, "terminal/create", r#""command":"touch","args":["x"]"#),
+        ask(13, "fs/read_text_file", &secret),
+        ANSWER.to_owned(),
+    ]
+    .join("\n");
+    scene.put(".env", "KEY=1\n");
+    let mut editor = Editor::start(&scene, &["--policy", "read-only"], &all(), &turn);
+    let mut told = String::new();
+    loop {
+        let heard = editor.hear();
+        if heard["id"] == 2 {
+            break;
+        }
+        if heard["method"] == "session/request_permission" {
+            told +=
+                &format!("asked: {}\n", scene.clean(heard["params"]["toolCall"]["title"].as_str().unwrap()));
+            let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "reject" } });
+            editor.say(&json!({ "jsonrpc": "2.0", "id": heard["id"], "result": outcome }));
+        }
+    }
+    let said = editor.leave();
+    let heard = std::fs::read_to_string(scene.home().join("heard")).unwrap();
+    let answers: Vec<&str> = heard.lines().skip(1).collect();
+    told += &format!("{}\n{}", answers.join("\n"), scene.clean(&said));
+    expect![[r#"
+        asked: read $PROJECT/.env
+        {"jsonrpc":"2.0","id":10,"result":{"outcome":{"outcome":"selected","optionId":"n"},"_meta":{"bowline":{"reason":"the user's settings deny it"}}}}
+        {"jsonrpc":"2.0","id":11,"error":{"code":-32030,"message":"permission denied: the user's settings deny it","data":{"why":"the user's settings deny it"}}}
+        {"jsonrpc":"2.0","id":12,"error":{"code":-32030,"message":"permission denied: the user's settings deny it","data":{"why":"the user's settings deny it"}}}
+        {"jsonrpc":"2.0","id":13,"error":{"code":-32030,"message":"permission denied: the user said no","data":{"why":"the user said no"}}}
+        bowline: denied Edit, by the preset read-only: `bowline policy list` shows the rules, and `bowline policy` changes them
+        bowline: denied write $PROJECT/a.txt, by the preset read-only: `bowline policy list` shows the rules, and `bowline policy` changes them
+        bowline: denied run touch, by the preset read-only: `bowline policy list` shows the rules, and `bowline policy` changes them
+    "#]].assert_eq(&told);
+}
+
+#[test]
+fn an_editor_without_files_and_terminals_has_them_served() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\n");
+    let turn = [
+        ask(10, "fs/read_text_file", &format!(r#""path":"{}""#, scene.path("a.txt"))),
+        ask(11, "fs/write_text_file", &format!(r#""path":"{}","content":"two\n""#, scene.path("a.txt"))),
+        ask(12, "terminal/create", r#""command":"echo","args":["from a terminal"]"#),
+        ANSWER.to_owned(),
+    ]
+    .join("\n");
+    let mut editor = Editor::start(&scene, &["--host", "--policy", "full"], &json!({}), &turn);
+    while editor.hear()["id"] != 2 {}
+    editor.leave();
+    assert_eq!(scene.get("a.txt"), "two\n");
+    let heard = std::fs::read_to_string(scene.home().join("heard")).unwrap();
+    let hello: Value = serde_json::from_str(heard.lines().next().unwrap()).unwrap();
+    assert_eq!(hello["params"]["clientCapabilities"], all());
+    assert!(heard.contains(r#""content":"one\n""#) && heard.contains("terminalId"), "{heard}");
+    let undone = scene.run(&["undo", "--session", "s"]);
+    assert!(undone.ends_with("--- 0\n"), "{undone}");
+    assert_eq!(scene.get("a.txt"), "one\n");
+}
+
+#[test]
+fn without_a_place_for_the_journal_everything_passes_and_that_is_said_once() {
+    let scene = Scene::new();
+    std::fs::create_dir(scene.home().join(".local")).unwrap();
+    std::fs::write(scene.home().join(".local/state"), "no directory").unwrap();
+    let turn = format!("echo two > a.txt\n{ANSWER}");
+    let mut editor = Editor::start(&scene, &[], &all(), &turn);
+    assert_eq!(editor.hear()["result"]["stopReason"], "end_turn");
+    let said = scene.clean(&editor.leave());
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("changes here are neither followed nor undone"), "{said}");
+    assert_eq!(scene.get("a.txt"), "two\n");
+}

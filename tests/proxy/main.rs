@@ -1,0 +1,18 @@
+//! `bowline proxy`, the real program, between editors and agents that know nothing of it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should say so and stop"
+)]
+
+mod beside;
+mod passing;
+mod peers;
+#[allow(dead_code, reason = "the tests of the commands use the rest")]
+#[path = "../cli/program.rs"]
+mod program;
+#[allow(dead_code, reason = "the end-to-end tests use the rest")]
+#[path = "../e2e/programs.rs"]
+mod programs;
+mod serving;
