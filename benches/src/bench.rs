@@ -2,7 +2,7 @@
 
 mod alone;
 pub(crate) mod child;
-mod client;
+pub(crate) mod client;
 pub(crate) mod machine;
 mod options;
 mod phase;

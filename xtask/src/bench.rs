@@ -2,7 +2,7 @@
 
 use crate::World;
 use crate::command::{cargo, run, run_as_progress};
-use crate::peers::{Extent, OtherAgent, Peer};
+use crate::peers::{Conductor, Extent, OtherAgent, Peer};
 use crate::summary::Outcome;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -21,6 +21,8 @@ pub enum Bench {
     Host,
     /// The agent against one in Python that does the same
     Agent,
+    /// The proxy against the official conductor and against nothing between
+    Proxy,
 }
 
 /// How long a benchmark may take.
@@ -40,7 +42,7 @@ pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> 
     let mut packages = vec!["--package", "bowline-benches"];
     match bench {
         Bench::Wire => packages.extend(["--package", "bowline-tests"]),
-        Bench::Agent => packages.extend(["--package", "bowline-cli"]),
+        Bench::Agent | Bench::Proxy => packages.extend(["--package", "bowline-cli"]),
         Bench::Files | Bench::Host => {}
     }
     let build = [&["build", "--release", "--locked", "--bins"], packages.as_slice()].concat();
@@ -56,6 +58,7 @@ pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> 
             arguments.extend(agent_arguments(&programs, &fast_agent(world)?));
             ("bench-agent", arguments)
         }
+        Bench::Proxy => ("bench-proxy", proxy_arguments(&world.root, &programs, has_conductor(world)?)),
     };
     let mut command = Command::new(programs.join(program));
     command.current_dir(&world.root).args(arguments);
@@ -88,6 +91,34 @@ fn fast_agent(world: &World) -> anyhow::Result<Vec<String>> {
             bail!("there is nothing to measure against: {}: {why}", OtherAgent::FastAgent.name())
         }
     }
+}
+
+/// Installs the conductor, and says whether it can be had here.
+fn has_conductor(world: &World) -> anyhow::Result<bool> {
+    match Conductor::install(world, Extent::All) {
+        Outcome::Passed => Ok(true),
+        Outcome::Skipped(why) => {
+            eprintln!("SKIPPED: nothing is measured against the conductor: {why}");
+            Ok(false)
+        }
+        Outcome::Failed(why) => bail!("the conductor: {why}"),
+    }
+}
+
+/// What to measure: the floor's two ends with nothing, our proxy and the conductor between them.
+fn proxy_arguments(root: &Path, programs: &Path, has_conductor: bool) -> Vec<String> {
+    let own = |name: &str| programs.join(name).display().to_string();
+    let agent = vec![own("floor-agent")];
+    let proxy = vec![own("bowline"), "proxy".to_owned(), "--".to_owned(), own("floor-agent")];
+    let list = |words: &[String]| format!("{words:?}");
+    let mut arguments = vec!["--client".to_owned(), list(&[own("floor-client")])];
+    arguments.extend(["--none".to_owned(), list(&agent)]);
+    arguments.extend(["--between".to_owned(), "bowline".to_owned(), list(&proxy)]);
+    if has_conductor {
+        let conductor = list(&Conductor::command(root, &agent));
+        arguments.extend(["--between".to_owned(), Conductor::NAME.to_owned(), conductor]);
+    }
+    arguments
 }
 
 /// Where cargo puts what it makes of this workspace.
@@ -127,7 +158,7 @@ fn wire_arguments(root: &Path, programs: &Path, peers: &[Peer]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{agent_arguments, data_arguments, wire_arguments};
+    use super::{agent_arguments, data_arguments, proxy_arguments, wire_arguments};
     use crate::peers::{OtherAgent, Peer};
     use expect_test::expect;
     use std::path::Path;
@@ -142,6 +173,24 @@ mod tests {
             --peer python --agent ["/my repo/target/peers/python/bin/python", "/my repo/tests/peers/python/agent.py"] --client ["/my repo/target/peers/python/bin/python", "/my repo/tests/peers/python/client.py"]
             --peer typescript --agent ["node", "/my repo/target/peers/typescript/agent.mjs"] --client ["node", "/my repo/target/peers/typescript/client.mjs"]
             --peer floor --agent ["/out/release/floor-agent"] --client ["/out/release/floor-client"]"#]].assert_eq(&pairs.join("\n"));
+    }
+
+    #[test]
+    fn the_same_ends_are_measured_with_nothing_ours_and_the_conductor_between() {
+        let arguments = proxy_arguments(Path::new("/my repo"), Path::new("/out/release"), true);
+        expect![[r#"
+            --client
+            ["/out/release/floor-client"]
+            --none
+            ["/out/release/floor-agent"]
+            --between
+            bowline
+            ["/out/release/bowline", "proxy", "--", "/out/release/floor-agent"]
+            --between
+            conductor
+            ["/my repo/target/peers/conductor/bin/agent-client-protocol-conductor", "agent", "/out/release/floor-agent"]"#]]
+        .assert_eq(&arguments.join("\n"));
+        assert_eq!(proxy_arguments(Path::new("/r"), Path::new("/o"), false).len(), 7);
     }
 
     #[test]

@@ -23,10 +23,12 @@ use std::process::Command;
 
 mod agents;
 mod clients;
+mod conductor;
 mod mcp;
 
 pub use agents::OtherAgent;
 pub use clients::{OtherClient, python_example, typescript_example};
+pub use conductor::Conductor;
 pub use mcp::McpClient;
 
 /// The environment variable that names the installed peers.
@@ -151,6 +153,7 @@ pub fn install(world: &World, extent: Extent) -> Vec<Row> {
     rows.extend(OtherAgent::ALL.iter().map(|agent| row(agent.name(), &|| agent.install(world, extent))));
     rows.extend(OtherClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world, extent))));
     rows.extend(McpClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world))));
+    rows.push(row(Conductor::NAME, &|| Conductor::install(world, extent)));
     rows
 }
 

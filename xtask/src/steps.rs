@@ -19,8 +19,6 @@ pub enum Step {
     Docs,
     /// The release binary `bowline`, and everything else in debug
     Build,
-    /// The examples, which the end-to-end tests start
-    Examples,
     /// The programs on the official SDKs, and the agents and clients of others, at pinned versions
     Peers,
     /// Unit, property, tidy and end-to-end tests
@@ -44,7 +42,7 @@ impl Step {
 
     /// Whether it would only repeat the errors of a failed build.
     fn needs_build(self) -> bool {
-        matches!(self, Self::Examples | Self::Test | Self::Doctest)
+        matches!(self, Self::Test | Self::Doctest)
     }
 
     fn take(self, world: &World) -> Vec<Row> {
@@ -66,18 +64,18 @@ impl Step {
                 doc.env("RUSTDOCFLAGS", "-D warnings");
                 vec![doc]
             }
-            Self::Build => vec![
-                cargo("build --release --locked --package bowline-cli --bin bowline"),
-                cargo("build --workspace --all-targets --locked"),
-            ],
-            Self::Examples => vec![cargo("build --workspace --examples --locked")],
+            Self::Build => {
+                let mut release = cargo("build --release --locked --package bowline-cli --bin bowline");
+                release.env(OPTIMISED, "0");
+                vec![release, cargo("build --workspace --all-targets --locked")]
+            }
             Self::Test => {
                 let mut test = cargo(if nextest {
                     "nextest run --workspace --locked --no-fail-fast"
                 } else {
                     "test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
                 });
-                test.env(peers::VARIABLE, peers::installed(root)).env(BUILT, "1");
+                test.env(peers::VARIABLE, peers::installed(root)).env(BUILT, "1").env(OPTIMISED, "0");
                 // Nothing is left to do after the step before, unless that was left out.
                 vec![cargo("build --workspace --all-targets --locked"), test]
             }
@@ -86,6 +84,9 @@ impl Step {
         }
     }
 }
+
+/// The README's commands are tested for what they do, not for how fast: the release build need not take its whole time.
+const OPTIMISED: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
 
 /// Tells tests that all programs of the workspace are built.
 const BUILT: &str = "BOWLINE_BUILT";

@@ -20,15 +20,15 @@ const WARM_UP: usize = 5;
 type Each<T> = [T; Phase::ALL.len()];
 
 /// What a first short run tells of a pair.
-pub(super) struct Calibrated {
+pub(crate) struct Calibrated {
     /// How many of each phase take the time that a phase is to take.
-    pub(super) counts: Each<usize>,
+    pub(crate) counts: Each<usize>,
     /// The rates of the short run.
-    pub(super) rates: Each<f64>,
+    pub(crate) rates: Each<f64>,
 }
 
 /// Finds the counts with which each phase takes about `time`, but `chunks` at least.
-pub(super) fn calibrate(pair: &Pair, time: Duration, chunks: usize, limit: Duration) -> Result<Calibrated> {
+pub(crate) fn calibrate(pair: &Pair, time: Duration, chunks: usize, limit: Duration) -> Result<Calibrated> {
     let steps = Phase::ALL.map(|phase| [(phase, phase.first_count()); 2]);
     let seconds = take(pair, steps.as_flattened(), limit)?;
     let counts = std::array::from_fn(|at| {
@@ -44,7 +44,7 @@ pub(super) fn calibrate(pair: &Pair, time: Duration, chunks: usize, limit: Durat
 }
 
 /// Returns the rate of each phase, each after a warm-up.
-pub(super) fn measure(pair: &Pair, counts: &Each<usize>, limit: Duration) -> Result<Each<f64>> {
+pub(crate) fn measure(pair: &Pair, counts: &Each<usize>, limit: Duration) -> Result<Each<f64>> {
     let steps: Each<[_; 2]> = std::array::from_fn(|at| {
         let phase = Phase::ALL[at];
         [(phase, counts[at].div_ceil(WARM_UP)), (phase, counts[at])]

@@ -41,6 +41,13 @@ fn busy(stat: &str) -> Option<u64> {
     Some(user? + nice? + system? + irq? + softirq? + steal?)
 }
 
+/// Returns the microseconds of processor time that a process has used, without its children.
+pub(crate) fn cpu_us(stat: &str) -> Option<f64> {
+    let (_name, fields) = stat.rsplit_once(") ")?;
+    let ticks: Option<u64> = fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().ok()).sum();
+    Some(ticks? as f64 / TICKS * 1e6)
+}
+
 /// Returns the ticks of a process and of its children, the 14th to the 17th field of its `stat`.
 fn with_children(stat: &str) -> Option<u64> {
     let (_name, fields) = stat.rsplit_once(") ")?;
@@ -49,7 +56,7 @@ fn with_children(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{busy, with_children};
+    use super::{busy, cpu_us, with_children};
 
     #[test]
     fn idle_and_disk_time_are_not_busy() {
@@ -61,5 +68,6 @@ mod tests {
     fn a_name_with_spaces_and_brackets_shifts_no_field() {
         let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 20 3000 400 20 0";
         assert_eq!(with_children(stat), Some(3520));
+        assert_eq!(cpu_us(stat), Some(1_200_000.0));
     }
 }

@@ -65,9 +65,25 @@ impl RawAgent {
 
     /// Returns how much of its memory is in use.
     pub(crate) fn resident_kib(&self) -> Result<u64> {
+        self.kib("VmRSS:")
+    }
+
+    /// Returns how much of its memory was in use at most.
+    pub(crate) fn peak_kib(&self) -> Result<u64> {
+        self.kib("VmHWM:")
+    }
+
+    /// Returns the microseconds of processor time that it has used, without those it has started.
+    pub(crate) fn cpu_us(&self) -> Result<f64> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let stat = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        super::machine::cpu_us(&stat).with_context(|| format!("cannot understand {path}"))
+    }
+
+    fn kib(&self, name: &str) -> Result<u64> {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok());
         kib.with_context(|| self.child.early_end())
     }

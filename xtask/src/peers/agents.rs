@@ -1,7 +1,7 @@
 //! Agents that others have written, as they publish them, installed at pinned versions under `target/peers`.
 //!
 //! They drive our host in tests. Each is started in a home of its own, and needs no network: fast-agent's model repeats
-//! what it is told, the models of gemini-cli and opencode are a server of the test, and elizacp has none.
+//! what it is told, elizacp has none, and the models of the others are a server of the test.
 
 use super::{Extent, Places, copy_files, install_requirements, is_current, stamp, works};
 use crate::World;
@@ -19,6 +19,9 @@ const ELIZA: &str = "elizacp@12.0.0";
 const PYTHON_WILL_DO: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 13))";
 const GEMINI: &str = "node_modules/@google/gemini-cli/bundle/gemini.js";
 
+const CLAUDE: &str = "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js";
+const CODEX: &str = "node_modules/@agentclientprotocol/codex-acp/dist/index.js";
+
 // Its makers publish one for each kind of machine.
 const OPENCODE: &str = "node_modules/opencode-linux-x64/bin/opencode";
 
@@ -33,11 +36,16 @@ pub enum OtherAgent {
     Eliza,
     /// The npm package `opencode-ai`, for one kind of machine: works on the files by itself, and asks before it does.
     OpenCode,
+    /// The npm package `@agentclientprotocol/claude-agent-acp`: works on the files by itself, and asks before it does.
+    Claude,
+    /// The npm package `@agentclientprotocol/codex-acp`: works on the files by itself, in a sandbox of its own.
+    Codex,
 }
 
 impl OtherAgent {
     /// Every one.
-    pub const ALL: [Self; 4] = [Self::FastAgent, Self::Gemini, Self::Eliza, Self::OpenCode];
+    pub const ALL: [Self; 6] =
+        [Self::FastAgent, Self::Gemini, Self::Eliza, Self::OpenCode, Self::Claude, Self::Codex];
 
     /// Returns its name, which is also that of its folders.
     pub fn name(self) -> &'static str {
@@ -46,6 +54,8 @@ impl OtherAgent {
             Self::Gemini => "gemini",
             Self::Eliza => "elizacp",
             Self::OpenCode => "opencode",
+            Self::Claude => "claude-agent-acp",
+            Self::Codex => "codex-acp",
         }
     }
 
@@ -57,6 +67,7 @@ impl OtherAgent {
             Self::Gemini => &["node", &program, "--acp", "--skip-trust"],
             Self::Eliza => &[&program, "--deterministic", "acp"],
             Self::OpenCode => &[&program, "acp"],
+            Self::Claude | Self::Codex => &["node", &program],
         };
         words.iter().map(ToString::to_string).collect()
     }
@@ -67,7 +78,19 @@ impl OtherAgent {
             Self::Gemini => GEMINI,
             Self::Eliza => "bin/elizacp",
             Self::OpenCode => OPENCODE,
+            Self::Claude => CLAUDE,
+            Self::Codex => CODEX,
         })
+    }
+
+    /// Returns how many megabytes it takes, if that is too many for every run of the tests.
+    fn much(self) -> Option<u32> {
+        match self {
+            Self::FastAgent | Self::Gemini | Self::Eliza => None,
+            Self::OpenCode => Some(180),
+            Self::Claude => Some(350),
+            Self::Codex => Some(450),
+        }
     }
 
     fn places(self, root: &Path) -> Places {
@@ -77,6 +100,12 @@ impl OtherAgent {
     /// Installs it, unless that was done before, or takes too much for what is to be installed.
     pub fn install(self, world: &World, extent: Extent) -> Outcome {
         let places = self.places(&world.root);
+        if let (Some(megabytes), Extent::Usual) = (self.much(), extent)
+            && !self.is_installed(&world.root)
+        {
+            let reason = format!("takes {megabytes} MB: `cargo xtask peers --all` installs it");
+            return Outcome::Skipped(reason);
+        }
         let installed = match self {
             Self::FastAgent => match python() {
                 Some(python) => install_fast_agent(&python, &places),
@@ -85,18 +114,17 @@ impl OtherAgent {
                     return Outcome::missing(missing, world.ci);
                 }
             },
-            Self::OpenCode if extent == Extent::Usual && !self.is_installed(&world.root) => {
-                return Outcome::Skipped("takes 180 MB: `cargo xtask peers --all` installs it".into());
-            }
             Self::OpenCode if (OS, ARCH) != ("linux", "x86_64") => {
                 return Outcome::missing("is pinned for Linux on x86-64 alone", world.ci);
             }
-            Self::Gemini | Self::OpenCode if !super::has_node() => {
+            Self::Gemini | Self::OpenCode | Self::Claude | Self::Codex if !super::has_node() => {
                 return Outcome::missing(format!("needs {}", super::NODE), world.ci);
             }
             Self::Gemini => install_npm(&places, GEMINI, &["--omit=optional"]),
             Self::OpenCode => install_npm(&places, OPENCODE, &[]),
-            Self::Eliza => install_crate(&world.root, &places, ELIZA),
+            Self::Claude => install_npm(&places, CLAUDE, &[]),
+            Self::Codex => install_npm(&places, CODEX, &[]),
+            Self::Eliza => install_crate(&world.root, &places, ELIZA, Built::Quickly),
         };
         Outcome::of(installed)
     }
@@ -106,7 +134,9 @@ impl OtherAgent {
         let places = self.places(root);
         let current = match self {
             Self::FastAgent => is_current(&places, "requirements.txt"),
-            Self::Gemini => is_current(&places, "package-lock.json") && super::has_node(),
+            Self::Gemini | Self::Claude | Self::Codex => {
+                is_current(&places, "package-lock.json") && super::has_node()
+            }
             Self::OpenCode => is_current(&places, "package-lock.json"),
             // Cargo itself knows what is there.
             Self::Eliza => true,
@@ -143,12 +173,24 @@ fn install_npm(places: &Places, program: &str, how: &[&str]) -> anyhow::Result<(
     stamp(places, "package-lock.json")
 }
 
+/// How a program is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Built {
+    /// To be talked to.
+    Quickly,
+    /// To be measured.
+    ToBeFast,
+}
+
 /// Builds a program that its makers publish as a crate, which brings its lock file.
-pub(super) fn install_crate(root: &Path, places: &Places, version: &str) -> anyhow::Result<()> {
+pub(super) fn install_crate(root: &Path, places: &Places, version: &str, built: Built) -> anyhow::Result<()> {
     let build = places.target.join("build");
     // Cargo itself knows whether there is anything to do.
-    let mut install = cargo(root, &["install", "--locked", "--debug", version, "--root"]);
-    install.arg(&places.target).arg("--target-dir").arg(&build);
+    let mut install = cargo(root, &["install", "--locked", version]);
+    if built == Built::Quickly {
+        install.arg("--debug");
+    }
+    install.arg("--root").arg(&places.target).arg("--target-dir").arg(&build);
     // Nobody debugs it, and it is built once.
     install.env("CARGO_PROFILE_DEV_DEBUG", "0").env("CARGO_INCREMENTAL", "0");
     run_as_progress(&mut install)?;
@@ -175,7 +217,9 @@ mod tests {
             /my repo/target/peers/fast-agent/bin/fast-agent-acp --model passthrough --shell
             node /my repo/target/peers/gemini/node_modules/@google/gemini-cli/bundle/gemini.js --acp --skip-trust
             /my repo/target/peers/elizacp/bin/elizacp --deterministic acp
-            /my repo/target/peers/opencode/node_modules/opencode-linux-x64/bin/opencode acp"#]]
+            /my repo/target/peers/opencode/node_modules/opencode-linux-x64/bin/opencode acp
+            node /my repo/target/peers/claude-agent-acp/node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js
+            node /my repo/target/peers/codex-acp/node_modules/@agentclientprotocol/codex-acp/dist/index.js"#]]
         .assert_eq(&commands.join("\n"));
     }
 
@@ -183,9 +227,13 @@ mod tests {
     fn what_takes_much_room_is_left_out_and_said_so() {
         let root = tempfile::tempdir().unwrap();
         let world = World { root: root.path().to_owned(), ci: true };
-        let outcome = OtherAgent::OpenCode.install(&world, Extent::Usual);
-        expect![[r#"Skipped("takes 180 MB: `cargo xtask peers --all` installs it")"#]]
-            .assert_eq(&format!("{outcome:?}"));
+        let much = [OtherAgent::OpenCode, OtherAgent::Claude, OtherAgent::Codex];
+        let outcomes = much.map(|agent| format!("{:?}", agent.install(&world, Extent::Usual)));
+        expect![[r#"
+            Skipped("takes 180 MB: `cargo xtask peers --all` installs it")
+            Skipped("takes 350 MB: `cargo xtask peers --all` installs it")
+            Skipped("takes 450 MB: `cargo xtask peers --all` installs it")"#]]
+        .assert_eq(&outcomes.join("\n"));
     }
 
     #[test]

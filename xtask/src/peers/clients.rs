@@ -3,7 +3,7 @@
 //! They drive our agent in tests. acpx brings an older version of the TypeScript SDK, with the SDK's example client;
 //! those of the Python SDK come with its sources.
 
-use super::agents::install_crate;
+use super::agents::{Built, install_crate};
 use super::{Extent, Peer, Places, copy_files, is_current, stamp};
 use crate::World;
 use crate::command::run_as_progress;
@@ -68,7 +68,7 @@ impl OtherClient {
             Self::Yopo if extent == Extent::Usual && !self.is_installed(&world.root) => {
                 Outcome::Skipped("takes minutes to build: `cargo xtask peers --all` installs it".into())
             }
-            Self::Yopo => Outcome::of(install_crate(&world.root, &places, YOPO)),
+            Self::Yopo => Outcome::of(install_crate(&world.root, &places, YOPO, Built::Quickly)),
         }
     }
 

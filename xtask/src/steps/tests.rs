@@ -24,14 +24,12 @@ fn every_step_shows_what_it_runs() {
         docs: The documentation builds; a warning is an error
             RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
         build: The release binary `bowline`, and everything else in debug
-            cargo build --release --locked --package bowline-cli --bin bowline
+            CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo build --release --locked --package bowline-cli --bin bowline
             cargo build --workspace --all-targets --locked
-        examples: The examples, which the end-to-end tests start
-            cargo build --workspace --examples --locked
         peers: The programs on the official SDKs, and the agents and clients of others, at pinned versions
         test: Unit, property, tidy and end-to-end tests
             cargo build --workspace --all-targets --locked
-            BOWLINE_BUILT=1 BOWLINE_PEERS='' cargo nextest run --workspace --locked --no-fail-fast
+            BOWLINE_BUILT=1 BOWLINE_PEERS='' CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo nextest run --workspace --locked --no-fail-fast
         doctest: The tests in the documentation
             cargo test --workspace --doc --locked
     "#]]
@@ -42,7 +40,7 @@ fn every_step_shows_what_it_runs() {
 fn without_nextest_cargo_runs_the_tests() {
     let commands = Step::Test.commands(Path::new("no-such-folder"), false);
     expect![
-        "BOWLINE_BUILT=1 BOWLINE_PEERS='' cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
+        "BOWLINE_BUILT=1 BOWLINE_PEERS='' CARGO_PROFILE_RELEASE_OPT_LEVEL=0 cargo test --workspace --locked --no-fail-fast --lib --bins --tests --examples"
     ]
     .assert_eq(&shown(&commands[1]));
 }
@@ -67,7 +65,6 @@ fn after_a_failed_check_the_others_still_run() {
         clippy Failed("broken")
         docs Passed
         build Passed
-        examples Passed
         peers Passed
         test Passed
         doctest Passed
@@ -84,7 +81,6 @@ fn after_a_failed_build_nothing_is_tested() {
         clippy Passed
         docs Passed
         build Failed("broken")
-        examples Skipped("the build failed")
         peers Passed
         test Skipped("the build failed")
         doctest Skipped("the build failed")
