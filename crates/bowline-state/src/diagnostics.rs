@@ -1,7 +1,25 @@
 //! What an editor knows to be wrong in its files and shares: bounded, by file, marked old once the file is another one.
 
+use agent_client_protocol_schema::v1::SessionId;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+
+mod waiting;
+
+pub use waiting::Waiting;
+
+/// The notification by which an editor shares diagnostics, from its side of the wire to the agent's:
+///
+/// ```json
+/// {"jsonrpc":"2.0","method":"_bowline/diagnostics","params":{
+///   "sessionId":"s","path":"/project/src/main.rs","diagnostics":[
+///     {"range":{"start":{"line":3,"character":8},"end":{"line":3,"character":13}},
+///      "severity":1,"message":"cannot find value `count`","source":"rustc","code":"E0425"}]}}
+/// ```
+///
+/// Diagnostics have the form that language servers give them; [`Shared`] says what may be left out. Each message stands in
+/// place of what was said of the file before, so one with none says that nothing is wrong any more.
+pub const METHOD: &str = "_bowline/diagnostics";
 
 /// Diagnostics are kept of at most so many files; the one that was told of longest ago makes room.
 pub const MAX_FILES: usize = 512;
@@ -107,13 +125,13 @@ fn code<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::
     })
 }
 
-/// What a client says in the notification `_bowline/diagnostics`: all that it has of one file, in place of what it had.
+/// What a client says in the notification ([`METHOD`]): all that it has of one file, in place of what it had.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Shared {
-    /// The session it is for; none means all.
+    /// The session it is for; none means all that are open.
     #[serde(default)]
-    pub session_id: Option<String>,
+    pub session_id: Option<SessionId>,
     /// The file, absolute.
     pub path: String,
     /// What is wrong in it; nothing if it is empty.

@@ -29,6 +29,7 @@ pub mod mode;
 pub mod observation;
 pub mod offline;
 pub mod operation;
+pub mod passing;
 pub mod paths;
 pub mod permission;
 pub mod policy;

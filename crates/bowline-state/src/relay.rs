@@ -12,6 +12,7 @@ use memchr::memmem;
 
 mod fact;
 mod method;
+pub mod own_tools;
 pub mod servers;
 
 pub use fact::{Fact, Opened, Opening, ToolCallSeen};
@@ -73,6 +74,8 @@ pub enum Route {
     Own(i64),
     /// To the proxy itself, which took the request that is cancelled.
     Taken,
+    /// Nowhere: the request that is cancelled is held, and never goes on.
+    GivenUp(RequestId),
     /// Nowhere: the answer to a call of the proxy that it no longer waits for.
     Late,
 }
@@ -84,13 +87,24 @@ struct Open {
     method: Option<Method>,
     // What the request said that its answer is read with.
     asked: Option<Box<Fact>>,
-    taken: bool,
+    at: At,
+}
+
+/// Who has a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// The other side.
+    Other,
+    /// Whoever stands between, who has not decided yet what becomes of it.
+    Held,
+    /// The proxy's own end, which answers it.
+    Taken,
 }
 
 /// Whose request an id of ours stands for.
 #[derive(Debug)]
 enum Owner {
-    Proxy(i64),
+    Proxy(i64, Option<Method>),
     Peer(RequestId),
 }
 
@@ -126,10 +140,10 @@ impl Relay {
     }
 
     /// Returns the id that a call of the proxy itself to a side goes by.
-    pub fn own(&mut self, to: Side, id: i64) -> RequestId {
+    pub fn own(&mut self, to: Side, id: i64, method: Option<Method>) -> RequestId {
         let given = self.give();
         let book = self.book(to.other());
-        book.given.insert(given.clone(), Owner::Proxy(id));
+        book.given.insert(given.clone(), Owner::Proxy(id, method));
         book.own += 1;
         given
     }
@@ -140,8 +154,25 @@ impl Relay {
         let book = if to == Side::Editor { &self.agent } else { &self.editor };
         let mut given = book.given.iter();
         given
-            .find(|(_, owner)| matches!(owner, Owner::Proxy(own) if *own == id))
+            .find(|(_, owner)| matches!(owner, Owner::Proxy(own, _) if *own == id))
             .map(|(given, _)| given.clone())
+    }
+
+    /// Gives up calls of the proxy to a side: those of one method, or all. Returns each by the proxy's id and by the one
+    /// that the side knows, in the order they were made. Their answers are nobody's.
+    pub fn give_up_own(&mut self, to: Side, method: Option<Method>) -> Vec<(i64, RequestId)> {
+        let book = self.book(to.other());
+        let mut given_up = Vec::new();
+        book.given.retain(|given, owner| match owner {
+            Owner::Proxy(own, its) if method.is_none() || *its == method => {
+                given_up.push((*own, given.clone()));
+                false
+            }
+            _ => true,
+        });
+        book.own -= given_up.len();
+        given_up.sort_unstable_by_key(|(own, _)| *own);
+        given_up
     }
 
     /// Says whether calls of the proxy to a side are open.
@@ -159,8 +190,22 @@ impl Relay {
 
     /// Notes that a request of a side goes to the proxy's own end, which answers it.
     pub fn taken(&mut self, from: Side, id: &RequestId) {
+        self.is_at(from, id, At::Taken);
+    }
+
+    /// Notes that a request of a side is held.
+    pub fn held(&mut self, from: Side, id: &RequestId) {
+        self.is_at(from, id, At::Held);
+    }
+
+    /// Notes that a request of a side that was held goes on to the other.
+    pub fn goes_on(&mut self, from: Side, id: &RequestId) {
+        self.is_at(from, id, At::Other);
+    }
+
+    fn is_at(&mut self, from: Side, id: &RequestId, at: At) {
         if let Some(open) = self.book(from).open.get_mut(id) {
-            open.taken = true;
+            open.at = at;
         }
     }
 
@@ -199,7 +244,7 @@ impl Relay {
         if is_short && book.open.len() < MAX_OPEN {
             let asked = fact.clone().filter(Fact::is_kept).map(Box::new);
             // An id that is in use is the sender's fault; the answer that comes first is for both.
-            book.open.insert(id.clone(), Open { number, method, asked, taken: false });
+            book.open.insert(id.clone(), Open { number, method, asked, at: At::Other });
         }
         match (fact, renamed) {
             (Some(fact), renamed) => Route::Look(Box::new(fact), renamed),
@@ -214,8 +259,10 @@ impl Relay {
             Some(Method::CancelRequest) => {
                 let Some(id) = fact::cancelled(line) else { return Route::On };
                 let book = self.book(from);
-                if book.open.get(&id).is_some_and(|open| open.taken) {
-                    return Route::Taken;
+                match book.open.get(&id).map(|open| open.at) {
+                    Some(At::Taken) => return Route::Taken,
+                    Some(At::Held) => return Route::GivenUp(id),
+                    Some(At::Other) | None => {}
                 }
                 let mut given = book.given.iter();
                 match given.find(|(_, owner)| matches!(owner, Owner::Peer(theirs) if *theirs == id)) {
@@ -236,7 +283,7 @@ impl Relay {
         let book = self.book(from.other());
         let renamed = if is_ours(id) {
             match book.given.remove(id) {
-                Some(Owner::Proxy(own)) => {
+                Some(Owner::Proxy(own, _)) => {
                     book.own -= 1;
                     return Route::Own(own);
                 }

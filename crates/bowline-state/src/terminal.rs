@@ -30,6 +30,21 @@ pub const MAX_VARIABLES: usize = 1024;
 /// As many bytes the variables may have together, names and values.
 pub const MAX_VARIABLE_BYTES: usize = 512 * 1024;
 
+/// A command as an agent asks for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The program, or a shell line if there are no arguments.
+    pub command: String,
+    /// The arguments.
+    pub args: Vec<String>,
+    /// Variables to set, in the order given.
+    pub env: Vec<(String, String)>,
+    /// Where to run it; the session's directory if nothing is said.
+    pub cwd: Option<String>,
+    /// How many bytes of output to keep.
+    pub output_limit: Option<u64>,
+}
+
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {

@@ -24,7 +24,7 @@ pub use nesting::{emptied, nested};
 /// Which changes are meant. All that is said must be true of a change; the default means every change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The file that was changed.
+    /// The file that was changed, or a directory above it.
     pub path: Option<String>,
     /// Who changed it.
     pub who: Who,
@@ -90,7 +90,7 @@ impl Selection {
             Who::Call { session, call } => by(session) && origin.call.as_ref() == Some(call),
         };
         let learnt = self.source.is_none_or(|source| source == change.source);
-        who && learnt && self.path.as_ref().is_none_or(|path| *path == change.path)
+        who && learnt && self.path.as_ref().is_none_or(|path| is_at(&change.path, path))
     }
 
     /// Says whether taking back a change in this way is within what is meant.
@@ -101,6 +101,12 @@ impl Selection {
             (Some(meant), Some(hunks)) => hunks.iter().all(|hunk| meant.contains(hunk)),
         }
     }
+}
+
+/// Says whether a file is this one, or lies below it.
+fn is_at(file: &str, path: &str) -> bool {
+    let rest = file.strip_prefix(path.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Returns the edits that an undo takes back, newest first: those in effect that are meant.

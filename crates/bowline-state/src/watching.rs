@@ -212,6 +212,29 @@ impl Watching {
         claims::call_for(&self.accumulator.snapshot(), path)
     }
 
+    /// Returns the open call that a change of a file by a tool of ours belongs to: the newest that names it, wherever it
+    /// does, else the only one there is.
+    #[must_use]
+    pub fn call_naming(&self, path: &str) -> Option<String> {
+        let snapshot = self.accumulator.snapshot();
+        let open = self.calls.iter().rev().filter_map(|id| {
+            let call = snapshot.tool_call(id).filter(|call| !call.is_finished())?;
+            Some((id.clone(), names(call)))
+        });
+        let calls: Vec<_> = open.collect();
+        let otherwise = if let [(only, _)] = calls.as_slice() { Some(only.clone()) } else { None };
+        let owners = Owners { calls, otherwise, place: self.place.clone() };
+        owners.of(path).map(|call| call.0.to_string())
+    }
+
+    /// Returns how many calls there were, if none of them is open. While one is, the agent may be in the middle of a change.
+    #[must_use]
+    pub fn at_rest(&self) -> Option<usize> {
+        let snapshot = self.accumulator.snapshot();
+        let is_over = |id| snapshot.tool_call(id).is_none_or(|call| call.is_finished());
+        self.calls.iter().all(is_over).then_some(self.calls.len())
+    }
+
     /// Returns whose doing is what a look finds now: of calls that are open, or have ended since the last look. `boundary` is
     /// the one that it is because of. One that has just begun may have changed something already, unless it only reads.
     #[must_use]

@@ -45,7 +45,7 @@ fn what_a_client_shares_is_read_as_language_servers_write_it() {
             {"range":{"start":{"line":9,"character":0},"end":{"line":9,"character":1}},"severity":1,"message":"missing","code":308},
             {"message":"of the whole file"}]}"#,
         expect![[r#"
-            Some("s") ["/p/a.rs"]
+            Some(SessionId("s")) ["/p/a.rs"]
             /p/a.rs:0:0-0:0 error of the whole file None None
             /p/a.rs:9:0-9:1 error missing None Some("308")
             /p/a.rs:3:1-3:4 warning unused Some("rustc") Some("W1")

@@ -10,8 +10,10 @@ use agent_client_protocol_schema::v1::{
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 use super::Method;
+use crate::diagnostics;
 
 /// What a message says.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +48,8 @@ pub enum Fact {
     Closing(Method, SessionId),
     /// The agent has.
     Closed(Method, SessionId),
+    /// The editor shares what is wrong in a file.
+    Diagnostics(diagnostics::Shared),
 }
 
 /// A session that is opened.
@@ -97,6 +101,7 @@ impl Fact {
             Self::Opened(opened) => Some(&opened.session),
             Self::ToolCall(call) => Some(&call.session),
             Self::Asked(_, session) | Self::Answered(_, session) => session.as_ref(),
+            Self::Diagnostics(shared) => shared.session_id.as_ref(),
             Self::TurnBegins(session)
             | Self::TurnEnded(session)
             | Self::Permission(session, _)
@@ -224,7 +229,7 @@ pub(super) fn asked(method: Method, line: &[u8]) -> Option<Fact> {
             Fact::Asked(method, params::<PerhapsOfSession>(line)?.session_id)
         }
         // These are notifications; a request of such a name is something else.
-        Method::Cancel | Method::CancelRequest | Method::Update => return None,
+        Method::Cancel | Method::CancelRequest | Method::Update | Method::Diagnostics => return None,
     })
 }
 
@@ -249,6 +254,10 @@ pub(super) fn told(method: Method, line: &[u8]) -> Option<Fact> {
             }))
         }
         Method::Cancel => Some(Fact::Cancelled(params::<OfSession>(line)?.session_id)),
+        Method::Diagnostics => {
+            let params: Box<RawValue> = params(line)?;
+            diagnostics::Shared::read(params.get()).ok().map(Fact::Diagnostics)
+        }
         Method::Mcp => Some(Fact::Asked(method, params::<PerhapsOfSession>(line)?.session_id)),
         _ => None,
     }

@@ -41,6 +41,8 @@ pub enum Method {
     Terminal,
     /// `mcp/message`, and whatever else begins with `mcp/`.
     Mcp,
+    /// `_bowline/diagnostics`.
+    Diagnostics,
 }
 
 impl Method {
@@ -64,6 +66,7 @@ impl Method {
             (client.fs_read_text_file, Self::Read),
             (client.fs_write_text_file, Self::Write),
             (client.terminal_create, Self::CreateTerminal),
+            (crate::diagnostics::METHOD, Self::Diagnostics),
         ];
         let found = all.iter().find(|(known, _)| *known == name).map(|(_, method)| *method);
         found

@@ -40,6 +40,9 @@ pub struct Serves {
 }
 
 impl Serves {
+    /// Everything.
+    pub const ALL: Self = Self { reading: true, writing: true, running: true };
+
     /// Returns what an editor serves.
     #[must_use]
     pub fn of(editor: &ClientCapabilities) -> Self {

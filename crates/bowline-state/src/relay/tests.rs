@@ -20,7 +20,7 @@ fn check(lines: &str, expect: Expect) {
             "E" => Side::Editor,
             "A" => Side::Agent,
             _ => {
-                writeln!(told, "{}", relay.own(Side::Editor, text.parse().unwrap())).unwrap();
+                writeln!(told, "{}", relay.own(Side::Editor, text.parse().unwrap(), None)).unwrap();
                 continue;
             }
         };
@@ -160,6 +160,54 @@ fn what_the_proxy_answers_or_takes_is_not_the_other_sides() {
 }
 
 #[test]
+fn a_request_that_is_held_is_given_up_when_it_is_cancelled() {
+    let mut relay = Relay::default();
+    let line = br#"{"params":{"sessionId":"s","path":"/w/a"}}"#;
+    let (plain, ours) = (RequestId::Number(1), RequestId::Str(format!("{PREFIX}7")));
+    let cancel = |relay: &mut Relay, id: &RequestId| {
+        let line = serde_json::json!({ "params": { "requestId": id } }).to_string();
+        relay.see(Side::Agent, Seen::Notification("$/cancel_request"), line.as_bytes())
+    };
+    let mut told = String::new();
+    for id in [&plain, &ours] {
+        relay.see(Side::Agent, Seen::Request(id, "fs/read_text_file"), line);
+        relay.held(Side::Agent, id);
+        writeln!(told, "held: {:?}", cancel(&mut relay, id)).unwrap();
+        relay.goes_on(Side::Agent, id);
+        writeln!(told, "gone on: {:?}", cancel(&mut relay, id)).unwrap();
+        relay.answered(Side::Agent, id);
+        relay.held(Side::Agent, id);
+        writeln!(told, "answered: {:?}", cancel(&mut relay, id)).unwrap();
+    }
+    expect![[r#"
+        held: GivenUp(Number(1))
+        gone on: On
+        answered: On
+        held: GivenUp(Str("bowline-proxy-7"))
+        gone on: Cancel(Str("bowline-proxy-3"))
+        answered: On
+    "#]]
+    .assert_eq(&told);
+}
+
+#[test]
+fn calls_of_the_proxy_are_given_up_once_and_their_answers_are_nobodys() {
+    let mut relay = Relay::default();
+    for (own, method) in [(1, Method::Permission), (2, Method::Write), (3, Method::Permission)] {
+        relay.own(Side::Editor, own, Some(method));
+    }
+    relay.own(Side::Agent, 4, Some(Method::Mcp));
+    let given = |number: i64| RequestId::Str(format!("{PREFIX}{number}"));
+    let questions = relay.give_up_own(Side::Editor, Some(Method::Permission));
+    assert_eq!(questions, [(1, given(1)), (3, given(3))]);
+    assert_eq!(relay.give_up_own(Side::Editor, Some(Method::Permission)), []);
+    assert_eq!(relay.see(Side::Editor, Seen::Answer(&given(3), false), b"{}"), Route::Late);
+    assert!(relay.has_own(Side::Editor));
+    assert_eq!(relay.give_up_own(Side::Editor, None), [(2, given(2))]);
+    assert!(!relay.has_own(Side::Editor) && relay.has_own(Side::Agent));
+}
+
+#[test]
 fn so_many_requests_are_known_and_no_more() {
     let mut relay = Relay::default();
     let long = RequestId::Str("x".repeat(MAX_ID + 1));
@@ -168,4 +216,27 @@ fn so_many_requests_are_known_and_no_more() {
         relay.see(Side::Editor, Seen::Request(&RequestId::Number(number), "x"), b"{}");
     }
     assert_eq!(relay.abandon(Side::Editor).len(), MAX_OPEN);
+}
+
+#[test]
+fn diagnostics_are_seen_if_they_can_be_read_and_are_no_request() {
+    check(
+        r#"
+E {"method":"_bowline/diagnostics","params":{"sessionId":"s","path":"/a","diagnostics":[{"message":"wrong"}]}}
+E {"method":"_bowline/diagnostics","params":{"path":"/a","diagnostics":[]}}
+E {"method":"_bowline/diagnostics","params":{"path":"/a"}}
+E {"method":"_bowline/diagnostics"}
+E {"id":1,"method":"_bowline/diagnostics","params":{"path":"/a","diagnostics":[]}}
+E {"method":"_bowline/other","params":{"path":"/a","diagnostics":[]}}
+"#,
+        expect![[r#"
+            Look(Diagnostics(Shared { session_id: Some(SessionId("s")), path: "/a", diagnostics: [Diagnostic { range: Range { start: Position { line: 0, character: 0 }, end: Position { line: 0, character: 0 } }, severity: Error, message: "wrong", source: None, code: None }] }), None)
+            Look(Diagnostics(Shared { session_id: None, path: "/a", diagnostics: [] }), None)
+            On
+            On
+            On
+            On
+            open: [Number(1)]
+        "#]],
+    );
 }

@@ -98,13 +98,16 @@ pub(super) fn answered(method: &str, result: &Value, options: &[(String, String)
         "session/list" => counted(list(&result["sessions"]).count(), "session"),
         "session/request_permission" => {
             let outcome = &result["outcome"];
-            match outcome["optionId"].as_str() {
+            let chosen = match outcome["optionId"].as_str() {
                 Some(chosen) => match options.iter().find(|(id, _)| id == chosen) {
                     Some((_, name)) => short(name),
                     None => format!("{} (not offered)", short(chosen)),
                 },
                 None => word(&outcome["outcome"]),
-            }
+            };
+            let why = &result["_meta"]["bowline"];
+            let by = if why["by"] == "proxy" { "answered by the proxy" } else { "" };
+            joined([chosen, by.to_owned(), word(&why["reason"])])
         }
         "fs/read_text_file" => size(&result["content"]),
         "terminal/create" => format!("terminal {}", word(&result["terminalId"])),

@@ -830,3 +830,27 @@ fn what_agents_did_is_not_what_others_did_beside_them() {
     assert_eq!(journal.files.keys().collect::<Vec<_>>(), ["f1"]);
     assert_eq!(to_redo(&journal.history, &agents).len(), 2);
 }
+
+#[test]
+fn a_directory_means_what_lies_below_it() {
+    let mut journal = Journal::default();
+    for (at, path) in ["/w/a", "/w/ab", "/w/a/b", "/w/a/b/c", "/x"].into_iter().enumerate() {
+        journal.change(path, Some((b"x\n".to_vec(), PLAIN)), agent(1, "c1"), Vec::new(), at as i64);
+    }
+    let mut told = String::new();
+    for path in ["/w/a", "/w/a/", "/w/a/b", "/w", "/", "/w/a/c"] {
+        let meant = Selection { path: Some(path.to_owned()), ..Selection::default() };
+        let files = journal.history.iter().filter(|change| meant.matches(change));
+        let files: Vec<&str> = files.map(|change| change.path.as_str()).collect();
+        told += &format!("{path}: {}\n", files.join(" "));
+    }
+    expect![[r#"
+        /w/a: /w/a /w/a/b /w/a/b/c
+        /w/a/: /w/a /w/a/b /w/a/b/c
+        /w/a/b: /w/a/b /w/a/b/c
+        /w: /w/a /w/ab /w/a/b /w/a/b/c
+        /: /w/a /w/ab /w/a/b /w/a/b/c /x
+        /w/a/c: 
+    "#]]
+    .assert_eq(&told);
+}

@@ -6,7 +6,8 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-/// Lines of JSON are updates of the agent. `? a b` looks, and finds that these files have changed, `~` that one is gone.
+/// Lines of JSON are updates of the agent. `? a b` looks, and finds that these files have changed, `~` that one is gone;
+/// `= a` says whose call a tool of ours changes a file for.
 fn check(script: &str, expected: Expect) {
     let session = SessionId::new("s");
     let place = Place { asked: "/link".to_owned(), own: "/w".to_owned() };
@@ -14,6 +15,11 @@ fn check(script: &str, expected: Expect) {
     let mut told = String::new();
     let mut last = None;
     for line in script.lines().filter(|line| !line.trim().is_empty()) {
+        if let Some(file) = line.strip_prefix("= ") {
+            let call = watching.call_naming(&format!("/w/{file}"));
+            writeln!(told, "  {file} is changed for {}", call.as_deref().unwrap_or("nobody")).unwrap();
+            continue;
+        }
         if let Some(files) = line.strip_prefix('?') {
             let owners = watching.owners(last.as_ref());
             let mut found = Vec::new();
@@ -197,4 +203,54 @@ fn large_texts_and_many_files_are_not_shown() {
         })
         .sum();
     assert!(bytes <= MAX_SHOWN && update.fields.content.unwrap().len() <= MAX_FILES, "{bytes}");
+}
+
+#[test]
+fn a_tool_of_ours_works_for_the_newest_open_call_that_names_the_file_or_for_the_only_one() {
+    check(
+        r#"
+= a
+{"sessionUpdate":"tool_call","toolCallId":"one","title":"mcp","kind":"other"}
+= a
+{"sessionUpdate":"tool_call","toolCallId":"two","title":"mcp","kind":"other","rawInput":{"arguments":{"path":"a"}}}
+= a
+= b
+{"sessionUpdate":"tool_call","toolCallId":"three","title":"Edit","kind":"edit","locations":[{"path":"/link/a"}]}
+= a
+{"sessionUpdate":"tool_call_update","toolCallId":"three","status":"completed"}
+= a
+{"sessionUpdate":"tool_call_update","toolCallId":"two","status":"failed"}
+= a
+"#,
+        expect![[r#"
+              a is changed for nobody
+            one Begins
+              a is changed for one
+            two Begins
+              a is changed for two
+              b is changed for nobody
+            three Begins
+              a is changed for three
+            three Ends
+              a is changed for two
+            two Ends
+              a is changed for one
+        "#]],
+    );
+}
+
+#[test]
+fn a_session_is_at_rest_when_no_call_is_open() {
+    let mut watching = Watching::new(&SessionId::new("s"), Place::default());
+    let mut told = vec![watching.at_rest()];
+    for (call, update) in [
+        ("a", r#"{"sessionUpdate":"tool_call","toolCallId":"a","title":"","status":"in_progress"}"#),
+        ("b", r#"{"sessionUpdate":"tool_call","toolCallId":"b","title":"","status":"completed"}"#),
+        ("a", r#"{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"failed"}"#),
+    ] {
+        let update = serde_json::from_str(update).unwrap();
+        watching.update(&ToolCallId::new(call), &SessionNotification::new(SessionId::new("s"), update));
+        told.push(watching.at_rest());
+    }
+    assert_eq!(told, [Some(0), None, None, Some(2)]);
 }

@@ -53,6 +53,8 @@ fn every_kind_of_message_has_its_gist() {
 > {"id":0,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}
 < {"id":1,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"t1"},"options":[]}}
 > {"id":1,"result":{"outcome":{"outcome":"selected","optionId":"z"}}}
+< {"id":9,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"t1"},"options":[{"optionId":"y","name":"Yes"}]}}
+> {"id":9,"result":{"outcome":{"outcome":"selected","optionId":"y"},"_meta":{"bowline":{"reason":"the tool asks","by":"proxy"}}}}
 < {"id":2,"method":"fs/read_text_file","params":{"sessionId":"s1","path":"/p/a","line":3,"limit":10}}
 > {"id":2,"result":{"content":"abc"}}
 < {"id":3,"method":"fs/write_text_file","params":{"sessionId":"s1","path":"/p/a","content":"x"}}
@@ -83,6 +85,8 @@ fn every_kind_of_message_has_its_gist() {
             client ✓ session/request_permission 0 1000 [s1/t1] Yes
             agent session/request_permission 1 [s1/t1] Edit a? 
             client ✓ session/request_permission 1 1000 [s1/t1] z (not offered)
+            agent session/request_permission 9 [s1/t1] Edit a? Yes
+            client ✓ session/request_permission 9 1000 [s1/t1] Yes, answered by the proxy, the tool asks
             agent fs/read_text_file 2 [s1] /p/a, from line 3, limit 10
             client ✓ fs/read_text_file 2 1000 [s1] 3 bytes
             agent fs/write_text_file 3 [s1] /p/a, 1 byte
@@ -96,9 +100,9 @@ fn every_kind_of_message_has_its_gist() {
             agent session/update [s1/t1] Edit a [completed]
             agent session/update [s1] brand_new: {"x":1}
             client session/cancel [s1] 
-            agent ✓ session/prompt 2 22000 [s1] cancelled
+            agent ✓ session/prompt 2 24000 [s1] cancelled
             client _zed/x 3 [] {"deep":{"a":1}}
-            call t1 "Edit a" completed (8000, 23000) ×6
+            call t1 "Edit a" completed (8000, 25000) ×8
             open client _zed/x 3
         "#]],
     );

@@ -1,0 +1,342 @@
+//! What agents were recorded to say before they call a tool of an MCP server, and what looks like it.
+
+use std::fmt::Write as _;
+
+use agent_client_protocol_schema::v1::RequestId;
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::relay::{Fact, Relay, Route, Seen, Side};
+
+fn tools() -> OwnTools {
+    let tool = |name, care, arguments: &[&str]| {
+        let arguments = arguments.iter().map(|name| (*name).to_owned()).collect();
+        OwnTool { name, care, arguments }
+    };
+    let tools = vec![
+        tool("read_text_file", Care::Looks, &["path", "line", "limit"]),
+        tool("edit_text_file", Care::AsksToWrite, &["path", "old_text", "new_text"]),
+        tool("execute", Care::AsksToRun, &["command", "args"]),
+    ];
+    OwnTools::new("bowline".to_owned(), tools)
+}
+
+/// Returns what a line is told as, by the relay that whoever asks here has it from.
+fn fact(line: &str) -> Fact {
+    let message: Value = serde_json::from_str(line).unwrap();
+    let (id, method) = (RequestId::Number(1), message["method"].as_str().unwrap());
+    let seen = match message.get("id") {
+        Some(_) => Seen::Request(&id, method),
+        None => Seen::Notification(method),
+    };
+    match Relay::default().see(Side::Agent, seen, line.as_bytes()) {
+        Route::Look(fact, _) => *fact,
+        route => panic!("{route:?}"),
+    }
+}
+
+/// Follows what an agent says, and tells how each request of it is answered: without rules, and where they leave it open.
+fn check(lines: &[Value], expect: Expect) {
+    let (mut tools, mut told) = (tools(), String::new());
+    for line in lines {
+        let line = line.to_string();
+        match fact(&line) {
+            Fact::ToolCall(seen) => tools.told(&seen, line.as_bytes()),
+            Fact::Permission(..) => {
+                let answers = [Rules::Off, Rules::LeaveOpen].map(|rules| {
+                    let answer = tools.answer(line.as_bytes(), rules);
+                    answer.map_or("passes".to_owned(), |once| format!("{} {}", once.tool, once.option))
+                });
+                writeln!(told, "{}", answers.join(", ")).unwrap();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    expect.assert_eq(&told);
+}
+
+fn update(update: Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
+}
+
+fn announce(mut call: Value) -> Value {
+    call["sessionUpdate"] = json!("tool_call");
+    update(call)
+}
+
+fn options() -> Value {
+    json!([
+        {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+        {"optionId": "always", "name": "Always", "kind": "allow_always"},
+        {"optionId": "no", "name": "No", "kind": "reject_once"},
+    ])
+}
+
+fn ask(call: Value) -> Value {
+    ask_with(call, Value::Null, options())
+}
+
+fn ask_with(call: Value, meta: Value, options: Value) -> Value {
+    let mut params = json!({"sessionId": "s", "toolCall": call, "options": options});
+    if !meta.is_null() {
+        params["_meta"] = meta;
+    }
+    json!({"jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params})
+}
+
+/// What claude-agent-acp 0.99.0 asks.
+fn claude(tool: &str, server: &str, source: &str) -> Value {
+    json!({
+        "toolCallId": "toolu_2", "name": tool, "status": "pending", "title": tool, "kind": "other", "content": [],
+        "rawInput": {"path": "a.txt", "old_text": "a", "new_text": "b"},
+        "_meta": {"claudeCode": {"toolName": tool, "mcpServer": {"name": server, "source": source}}},
+    })
+}
+
+fn with_path(tool: &str, path: Value) -> Value {
+    let mut call = claude(tool, "bowline", "dynamic");
+    call["rawInput"] = json!({"path": path});
+    call
+}
+
+#[test]
+fn a_request_of_claude_is_ours_by_its_server_and_where_that_is_from() {
+    let mut without_server = claude("mcp__bowline__edit_text_file", "bowline", "dynamic");
+    without_server["_meta"]["claudeCode"].as_object_mut().unwrap().remove("mcpServer");
+    check(
+        &[
+            ask(claude("mcp__bowline__edit_text_file", "bowline", "dynamic")),
+            ask(claude("mcp__bowline__read_text_file", "bowline", "dynamic")),
+            ask(claude("mcp__bowline__execute", "bowline", "dynamic")),
+            // One of the project's settings, another server, a tool that there is not, no server at all.
+            ask(claude("mcp__bowline__edit_text_file", "bowline", "project")),
+            ask(claude("mcp__bowline__edit_text_file", "other", "dynamic")),
+            ask(claude("mcp__other__edit_text_file", "bowline", "dynamic")),
+            ask(claude("mcp__bowline__publish", "bowline", "dynamic")),
+            ask(claude("Bash", "bowline", "dynamic")),
+            ask(without_server),
+            ask(with_path("mcp__bowline__read_text_file", json!(".env"))),
+            ask(with_path("mcp__bowline__read_text_file", json!("/w/.ssh/id_ed25519"))),
+            ask(with_path("mcp__bowline__read_text_file", json!(7))),
+            // What asks itself shows what it is about.
+            ask(with_path("mcp__bowline__edit_text_file", json!(".env"))),
+        ],
+        expect![[r#"
+            edit_text_file yes, edit_text_file yes
+            read_text_file yes, passes
+            execute yes, execute yes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            edit_text_file yes, edit_text_file yes
+        "#]],
+    );
+}
+
+/// What codex-acp 2.6.0 announces.
+fn codex(id: &str, input: Value, is_mcp: bool) -> Value {
+    let mut call = json!({
+        "toolCallId": id, "kind": "execute", "title": "mcp.bowline.edit_text_file", "status": "in_progress",
+        "rawInput": input,
+    });
+    if is_mcp {
+        call["_meta"] = json!({"is_mcp_tool_call": true});
+    }
+    announce(call)
+}
+
+/// What codex-acp 2.6.0 asks.
+fn codex_asks(id: &str) -> Value {
+    let call = json!({"toolCallId": id, "kind": "execute", "status": "pending"});
+    ask_with(call, json!({"is_mcp_tool_approval": true}), options())
+}
+
+#[test]
+fn a_request_of_codex_is_ours_by_the_call_that_it_announced() {
+    let input =
+        |server: &str, tool: &str| json!({"server": server, "tool": tool, "arguments": {"path": "a.txt"}});
+    check(
+        &[
+            codex_asks("not announced"),
+            codex("edit", input("bowline", "edit_text_file"), true),
+            codex_asks("edit"),
+            update(
+                json!({"sessionUpdate": "tool_call_update", "toolCallId": "edit", "status": "in_progress"}),
+            ),
+            codex_asks("edit"),
+            // The request itself has no mark: it is for something else.
+            ask(json!({"toolCallId": "edit", "kind": "execute", "status": "pending"})),
+            codex("read", input("bowline", "read_text_file"), true),
+            codex_asks("read"),
+            codex("other", input("other", "edit_text_file"), true),
+            codex_asks("other"),
+            codex("missing", input("bowline", "publish"), true),
+            codex_asks("missing"),
+            codex(
+                "secret",
+                json!({"server": "bowline", "tool": "read_text_file", "arguments": {"path": ".env"}}),
+                true,
+            ),
+            codex_asks("secret"),
+            // A command whose words look like it.
+            codex("shell", json!({"command": ["bowline", "edit_text_file"], "cwd": "/"}), false),
+            codex_asks("shell"),
+            codex("unmarked", input("bowline", "edit_text_file"), false),
+            codex_asks("unmarked"),
+            // It becomes another call.
+            update(json!({
+                "sessionUpdate": "tool_call_update", "toolCallId": "edit", "rawInput": input("other", "edit_text_file"),
+            })),
+            codex_asks("edit"),
+            update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "read", "status": "completed"})),
+            codex_asks("read"),
+        ],
+        expect![[r#"
+            passes, passes
+            edit_text_file yes, edit_text_file yes
+            edit_text_file yes, edit_text_file yes
+            passes, passes
+            read_text_file yes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+        "#]],
+    );
+}
+
+/// What fast-agent 0.10.46 announces while its model writes the call, and asks.
+fn fast(id: &str, title: &str, kind: &str, input: Value) -> [Value; 2] {
+    let call = json!({"toolCallId": id, "title": title, "kind": kind, "status": "pending"});
+    let mut asked = call.clone();
+    asked["rawInput"] = input;
+    [announce(call), ask(asked)]
+}
+
+#[test]
+fn a_request_of_fast_agent_is_ours_by_a_title_that_no_command_can_have() {
+    let input = || json!({"path": "a.txt", "old_text": "a", "new_text": "b"});
+    let streaming = json!({
+        "sessionUpdate": "tool_call_update", "toolCallId": "1", "title": "bowline/edit_text_file (streaming: 3)",
+    });
+    let [announced, asked] = fast("1", "bowline/edit_text_file", "edit", input());
+    let becomes_other =
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "1", "title": "other/edit_text_file"});
+    let lines = [
+        vec![asked.clone(), announced, update(streaming), asked.clone(), update(becomes_other), asked],
+        fast("2", "bowline/read_text_file", "read", json!({"path": "a.txt"})).to_vec(),
+        // A program of the project, by its title alone, with the kind of a command, or with the input of one.
+        vec![ask(
+            json!({"toolCallId": "pending", "title": "bowline/edit_text_file", "kind": "edit", "rawInput": input()}),
+        )],
+        fast("3", "bowline/edit_text_file", "execute", input()).to_vec(),
+        fast("4", "bowline/edit_text_file", "edit", json!({"command": "bowline/edit_text_file"})).to_vec(),
+        fast("5", "bowline/edit_text_file", "edit", json!({})).to_vec(),
+        fast("6", "bowline/edit_text_file", "edit", Value::Null).to_vec(),
+        fast("7", "bowline/execute", "execute", json!({"command": "rm"})).to_vec(),
+        fast("8", "bowline/execute", "other", json!({"command": "rm"})).to_vec(),
+        // Titles that only look like it.
+        fast("9", "bowline/edit_text_file ", "edit", input()).to_vec(),
+        fast("10", "./bowline/edit_text_file", "edit", input()).to_vec(),
+        fast("11", "run bowline/edit_text_file", "edit", input()).to_vec(),
+        fast("12", "bowline-2/edit_text_file", "edit", input()).to_vec(),
+        fast("13", "bowline/publish", "edit", input()).to_vec(),
+        fast("14", "edit_text_file", "edit", input()).to_vec(),
+    ];
+    check(
+        &lines.concat(),
+        expect![[r#"
+            passes, passes
+            edit_text_file yes, edit_text_file yes
+            passes, passes
+            read_text_file yes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+        "#]],
+    );
+}
+
+#[test]
+fn only_one_option_that_allows_it_once_is_taken() {
+    let call = || claude("mcp__bowline__edit_text_file", "bowline", "dynamic");
+    let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
+    check(
+        &[
+            ask_with(
+                call(),
+                Value::Null,
+                json!([option("always", "allow_always"), option("no", "reject_once")]),
+            ),
+            ask_with(call(), Value::Null, json!([option("a", "allow_once"), option("b", "allow_once")])),
+            ask_with(call(), Value::Null, json!([])),
+            ask_with(call(), Value::Null, json!([option("no", "reject_once"), option("b", "allow_once")])),
+        ],
+        expect![[r#"
+            passes, passes
+            passes, passes
+            passes, passes
+            edit_text_file b, edit_text_file b
+        "#]],
+    );
+}
+
+#[test]
+fn gemini_and_others_that_say_it_in_a_way_of_their_own_pass() {
+    let gemini = json!({
+        "toolCallId": "mcp_bowline_read_text_file__mcp_bowline_read_text_file_1794811523891_0", "status": "pending",
+        "title": "read_text_file (bowline MCP Server)", "locations": [], "kind": "other",
+        "content": [{"type": "content", "content": {"type": "text", "text": "{\"path\":\"a.txt\"}"}}],
+    });
+    let mut twice = ask(claude("mcp__bowline__edit_text_file", "other", "dynamic")).to_string();
+    twice = twice.replacen(
+        r#""mcpServer":"#,
+        r#""mcpServer":{"name":"bowline","source":"dynamic"},"mcpServer":"#,
+        1,
+    );
+    assert_eq!(tools().answer(twice.as_bytes(), Rules::Off), None);
+    check(
+        &[ask(gemini)],
+        expect![[r#"
+        passes, passes
+    "#]],
+    );
+}
+
+#[test]
+fn so_many_calls_are_known_and_no_more() {
+    let mut tools = tools();
+    for number in 0..=MAX_CALLS {
+        let id = number.to_string();
+        let [announced, _] = fast(&id, "bowline/edit_text_file", "edit", Value::Null);
+        let line = announced.to_string();
+        let Fact::ToolCall(seen) = fact(&line) else { panic!("{line}") };
+        tools.told(&seen, line.as_bytes());
+    }
+    assert_eq!(tools.calls.len(), MAX_CALLS);
+    let asked = |id: &str| {
+        let [_, asked] = fast(id, "bowline/edit_text_file", "edit", json!({"path": "a"}));
+        tools.answer(asked.to_string().as_bytes(), Rules::Off).is_some()
+    };
+    assert_eq!((asked("0"), asked("1"), asked(&MAX_CALLS.to_string())), (false, true, true));
+}
