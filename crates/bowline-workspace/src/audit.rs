@@ -2,7 +2,8 @@
 //!
 //! A log is a directory of files of JSON lines. Its anchor is one small file that lies elsewhere: where the log ends,
 //! and where what is kept of it begins. The anchor is also the lock between processes. Each entry is one write to the
-//! newest file and one to the anchor, so a process that is killed leaves at most one line that is torn or not anchored.
+//! newest file and one to the anchor; entries that wait for each other are so together. A process that is killed leaves at
+//! most the lines of one write not anchored, and the last of them torn. None of them was answered for.
 //!
 //! The exception are reads that were allowed and nobody had to be waited for ([`AuditLog::append_at_hand`]). They are in the
 //! log before they are answered, but the anchor learns of them with the next other entry, of whatever process, with every
@@ -21,9 +22,11 @@
 mod appending;
 mod error;
 mod found;
+mod known;
 mod minding;
 mod place;
 mod reading;
+mod waiting;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +37,7 @@ use appending::Writer;
 pub use error::AuditError;
 use minding::Minder;
 pub use reading::{Entries, Filter, entries, verify};
+use waiting::Waiting;
 
 /// How a log is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +70,7 @@ pub enum Sync {
 #[derive(Debug)]
 pub struct AuditLog {
     writer: Arc<Mutex<Writer>>,
+    waiting: Waiting,
     minder: Minder,
     directory: PathBuf,
     anchor: PathBuf,
@@ -81,7 +86,7 @@ impl AuditLog {
     pub fn open(directory: &Path, anchor: &Path, settings: Settings) -> Result<Self, AuditError> {
         let writer = Arc::new(Mutex::new(Writer::open(directory, anchor, settings)?));
         let (directory, anchor) = (directory.to_owned(), anchor.to_owned());
-        Ok(Self { writer, minder: Minder::default(), directory, anchor })
+        Ok(Self { writer, waiting: Waiting::default(), minder: Minder::default(), directory, anchor })
     }
 
     /// Returns where the log lies, and where its anchor does.
@@ -113,7 +118,13 @@ impl AuditLog {
     /// # Errors
     /// Fails if the entry is not in the log for certain. Then what it tells of may not be done.
     pub fn append(&self, entry: &Entry) -> Result<u64, AuditError> {
-        self.writer().append(entry)
+        if let Ok(mut writer) = self.writer.try_lock() {
+            return writer.append(entry);
+        }
+        // Who comes next to the writer appends for all that wait by then.
+        let place = self.waiting.add(entry);
+        let mut writer = self.writer();
+        self.waiting.serve(&place, |entries| writer.append_all(entries))
     }
 
     /// Appends an entry if nobody has to be waited for; none if somebody has. The anchor may learn of a read later.
@@ -162,3 +173,6 @@ fn hold(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
 
 /// A file that is open, with its name.
 type Shared = Arc<place::Opened>;
+
+#[cfg(test)]
+mod tests;

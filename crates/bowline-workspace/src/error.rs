@@ -16,7 +16,8 @@ use crate::listing::ListError;
 use crate::roots::{Denied, Special};
 use crate::search::SearchError;
 
-/// Why an operation on files failed. Nothing was changed, unless it was [`Interrupted`](FilesError::Interrupted).
+/// Why an operation on files failed. Nothing was changed, unless it was [`Interrupted`](FilesError::Interrupted), or
+/// [`HalfTakenBack`](FilesError::HalfTakenBack).
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The path is not for this session.
@@ -128,6 +129,14 @@ pub enum FilesError {
     #[error("{} was being written when that failed ({why}): it is put right with the next write", quote(.path))]
     Interrupted {
         /// The file.
+        path: String,
+        /// What failed.
+        why: String,
+    },
+    /// A file was taken away to make room for others that then could not be brought back, and it could not come back itself.
+    #[error("{} was taken back, but not what is to be in its place ({why}): undo again, or redo", quote(.path))]
+    HalfTakenBack {
+        /// The file, or the first of them.
         path: String,
         /// What failed.
         why: String,
@@ -244,6 +253,7 @@ impl From<FilesError> for Failure {
             error @ (FilesError::System { .. }
             | FilesError::Unsteady(_)
             | FilesError::Interrupted { .. }
+            | FilesError::HalfTakenBack { .. }
             | FilesError::Denied(Denied::System { .. } | Denied::Unsteady(_))) => {
                 Self::Internal { reason: error.to_string() }
             }

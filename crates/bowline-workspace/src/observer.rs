@@ -5,7 +5,8 @@
 //! ([`bowline_state::observation`]). Bytes are handed on one file at a time and never kept here.
 //!
 //! Ignore rules keep files from becoming known, as in git: one that is known stays so when a rule begins to hide it, or
-//! a command could hide its changes by one line in `.gitignore`. A file is gone only if a look at its very path says so,
+//! a command could hide its changes by one line in `.gitignore`. For the same reason a new file is judged by the rules as
+//! they were at the last look: what they did not hide is found, and what they hid is learnt. A file is gone only if a look at its very path says so,
 //! not because a walk did not come by.
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::ops::ControlFlow;
 use bowline_state::observation::Known;
 
 use crate::roots::Roots;
-use crate::walker::{FileSystems, MAX_ENTRIES, RulesCache, WalkReport, below};
+use crate::walker::{FileSystems, MAX_ENTRIES, Remembered, WalkReport, below, directory_ruled};
 
 mod contents;
 mod scan;
@@ -143,6 +144,8 @@ pub struct Observer {
     kept: u64,
     // When the last look began that went to its end. What has not changed since then was there already, seen or not.
     looked: Option<i64>,
+    // The rules as they were then. None until a look went to its end.
+    rules: Option<Remembered>,
 }
 
 #[derive(Debug)]
@@ -169,7 +172,7 @@ impl Observer {
     /// Returns an observer that takes the place of another, with what was stored: looks go on where the other's ended.
     #[must_use]
     pub fn restore_after(other: &Self, rows: impl IntoIterator<Item = (String, Known)>) -> Self {
-        Self { looked: other.looked, ..Self::restore(other.options, rows) }
+        Self { looked: other.looked, rules: other.rules.clone(), ..Self::restore(other.options, rows) }
     }
 
     /// Returns what is known of a file.
@@ -191,6 +194,14 @@ impl Observer {
     /// Takes note that the engine removed a file, so that its end is not found as a change.
     pub fn forget(&mut self, path: &str) {
         self.files.remove(path);
+    }
+
+    /// Takes note of what the engine itself made of a file of ignore rules: it was there before whatever is done next. Of
+    /// other files nothing is noted.
+    pub fn expect_rules(&mut self, path: &str, text: Option<&[u8]>) {
+        if let (Some(_), Some(rules)) = (directory_ruled(path), &mut self.rules) {
+            rules.learn(path.to_owned(), text.map(Into::into));
+        }
     }
 
     /// Learns what is there. Files that are not known are no changes; those that are known are compared, so a first
@@ -215,12 +226,11 @@ impl Observer {
         sink: &mut Sink<'_>,
     ) -> Observation {
         let mut scan = Scan::new(self, roots, now_ns, Unknown::Report, sink);
-        let mut rules = RulesCache::default();
         for path in outermost(paths.iter().map(String::as_str)) {
             if scan.over() {
                 break;
             }
-            scan.walk_from(path, &mut rules);
+            scan.walk_from(path);
             scan.look_for_unseen(Some(path));
         }
         scan.finish()
@@ -252,10 +262,7 @@ pub(crate) fn outermost<'p>(paths: impl Iterator<Item = &'p str>) -> Vec<&'p str
 
 /// Returns what a path stands for: the directory, if it is a file of rules for one.
 fn ruled(path: &str) -> &str {
-    match path.rsplit_once('/') {
-        Some((directory, ".gitignore" | ".ignore")) if !directory.is_empty() => directory,
-        _ => path,
-    }
+    directory_ruled(path).filter(|directory| !directory.is_empty()).unwrap_or(path)
 }
 
 #[cfg(test)]

@@ -75,14 +75,6 @@ pub(crate) struct Late {
     pub(crate) is_back: bool,
 }
 
-/// What was done.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) stat: Option<Stat>,
-    // The temporary file could not be removed.
-    pub(crate) left_temp: bool,
-}
-
 /// Returns a name for a temporary file that nobody can guess.
 pub(crate) fn temp_name() -> io::Result<String> {
     let mut bytes = [0; 16];
@@ -100,39 +92,43 @@ pub(crate) fn is_temp_name(name: &str) -> bool {
         .is_some_and(|id| id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
-/// Puts a new file in the place of an old one, or where there is none.
-pub(crate) fn exchange(
+/// Writes a new file beside the one whose place it is to take. Its bytes are not durable yet.
+pub(crate) fn write_beside(
     place: &Place,
     old: Option<Old<'_>>,
     new: New<'_>,
     temp: &str,
     calls: &Calls,
+) -> Result<File, Failed> {
+    write_temp(place, old, new, temp, calls).map_err(|failed| clear(place, temp, calls, failed))
+}
+
+/// Lets the system begin to write a file's bytes to the disk. Where it does so for many before the first of them is waited
+/// for, all of them take little longer than one.
+pub(crate) fn begin_sync(file: &File) {
+    // That nobody needs the bytes soon is what has them written now. It is advice: who does not take it takes longer.
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).ok();
+}
+
+/// Puts a new file that lies beside in its place. The old one, if there is one, bears the temporary name from then on.
+pub(crate) fn put(
+    place: &Place,
+    old: Option<Old<'_>>,
+    new: (&File, &[u8]),
+    temp: &str,
+    calls: &Calls,
     late: &mut Vec<Late>,
-) -> Result<Done, Failed> {
-    let file = match write_temp(place, old, new, temp, calls) {
-        Ok(file) => file,
-        Err(failed) => {
-            return Err(clear(place, temp, calls, failed));
-        }
-    };
+) -> Result<Stat, Failed> {
     let placed = match old {
-        Some(old) => change_places(place, old, (&file, new.bytes), temp, calls, late),
+        Some(old) => change_places(place, old, new, temp, calls, late),
         None => name_new(place, temp, calls),
     };
-    if let Err(failed) = placed {
-        return Err(clear(place, temp, calls, failed));
-    }
-    // The file is the new one from here on; an error takes the way back.
-    let there = finish(place, old, temp, calls, late).map(|left_temp| (left_temp, rustix::fs::fstat(&file)));
-    match there {
-        Ok((left_temp, Ok(stat))) => Ok(Done { stat: Some(stat), left_temp }),
-        Ok((_, Err(why))) => Err(Failed::Interrupted(why.into())),
-        Err(why) => Err(go_back(place, old, new, temp, calls, late, why)),
-    }
+    placed.map_err(|failed| clear(place, temp, calls, failed))?;
+    rustix::fs::fstat(new.0).map_err(|why| Failed::Interrupted(why.into()))
 }
 
 /// Writes new bytes over the old ones: for files whose identity has to stay.
-pub(crate) fn in_place(place: &Place, old: Old<'_>, new: New<'_>, calls: &Calls) -> Result<Done, Failed> {
+pub(crate) fn in_place(place: &Place, old: Old<'_>, new: New<'_>, calls: &Calls) -> Result<Stat, Failed> {
     let open = || -> io::Result<File> {
         calls.pass(Call::OpenInPlace)?;
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -159,25 +155,18 @@ pub(crate) fn in_place(place: &Place, old: Old<'_>, new: New<'_>, calls: &Calls)
             Err(_) => Failed::Interrupted(why),
         });
     }
-    let stat = rustix::fs::fstat(&file).map_err(|why| Failed::Interrupted(why.into()))?;
-    Ok(Done { stat: Some(stat), left_temp: false })
+    rustix::fs::fstat(&file).map_err(|why| Failed::Interrupted(why.into()))
 }
 
 /// Takes a file away: it bears the temporary name from then on, until that is removed, or it comes back.
-pub(crate) fn take_away(place: &Place, old: Old<'_>, temp: &str, calls: &Calls) -> Result<Done, Failed> {
+pub(crate) fn take_away(place: &Place, old: Old<'_>, temp: &str, calls: &Calls) -> Result<(), Failed> {
     match rename_new(place, place.leaf(), temp, calls) {
         Ok(()) => {}
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Err(Failed::Raced),
         Err(why) => return Err(Failed::Undone(why)),
     }
-    let look = || place.open(temp).map_err(io::Error::from).and_then(|file| is_unchanged(&file, old));
-    // Who had opened the file before may write to it until it is gone: a second look is right before that.
-    let same = look().and_then(|same| {
-        sync_directory(place, calls)?;
-        Ok(same && look()?)
-    });
-    let failed = match same {
-        Ok(true) => return Ok(Done { stat: None, left_temp: true }),
+    let failed = match is_as_taken(place, old, temp) {
+        Ok(true) => return Ok(()),
         Ok(false) => Failed::Raced,
         Err(why) => Failed::Undone(why),
     };
@@ -185,6 +174,11 @@ pub(crate) fn take_away(place: &Place, old: Old<'_>, temp: &str, calls: &Calls) 
         Ok(()) => Err(failed),
         Err(why) => Err(Failed::Interrupted(why)),
     }
+}
+
+/// Says whether a file that was taken away is what it was. Who had opened it before may write to it until it is gone.
+pub(crate) fn is_as_taken(place: &Place, old: Old<'_>, temp: &str) -> io::Result<bool> {
+    place.open(temp).map_err(io::Error::from).and_then(|file| is_unchanged(&file, old))
 }
 
 /// Removes a file that was taken away.
@@ -277,7 +271,6 @@ fn write_temp(
     if let Some(mode) = new.mode.or(old.map(|old| old.stat.st_mode)) {
         set_mode(&file, mode, calls).map_err(Failed::Metadata)?;
     }
-    sync(&file, calls).map_err(Failed::Undone)?;
     Ok(file)
 }
 
@@ -392,52 +385,66 @@ fn rename_new(place: &Place, from: &str, to: &str, calls: &Calls) -> io::Result<
     }
 }
 
-/// Makes the new name durable and removes the old file. Returns whether the old file could not be removed.
-fn finish(
+/// What became of a temporary name.
+#[derive(Debug)]
+pub(crate) enum Removed {
+    /// There is no such file any more.
+    Yes,
+    /// It could not be removed.
+    Left(io::Error),
+}
+
+/// Removes the old file, now that the new one has its place for good.
+pub(crate) fn remove_replaced(
     place: &Place,
-    old: Option<Old<'_>>,
+    old: Old<'_>,
     temp: &str,
     calls: &Calls,
     late: &mut Vec<Late>,
-) -> io::Result<bool> {
-    sync_directory(place, calls)?;
-    let Some(old) = old else { return Ok(false) };
+) -> io::Result<Removed> {
     let replaced = match place.open(temp) {
         Ok(replaced) => replaced,
         // Where names cannot be exchanged the old file is gone.
-        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::NOENT) => return Ok(Removed::Yes),
         Err(why) => return Err(why.into()),
     };
-    let left = remove(place, temp, calls).is_err();
+    let removed = remove(place, temp, calls);
     // Who had opened the old file before may have written to it meanwhile: a last look, now that nobody can open it.
     take_late(&replaced, old.bytes, late)?;
-    Ok(left)
+    Ok(removed.map_or_else(Removed::Left, |()| Removed::Yes))
 }
 
-/// Undoes an exchange whose end failed.
-fn go_back(
+/// Takes a new file out of its place again, and gives that back to the one that was there. If somebody has changed the new
+/// one already, it stays.
+pub(crate) fn put_back(
     place: &Place,
-    old: Option<Old<'_>>,
-    new: New<'_>,
+    now: Old<'_>,
+    was: Option<Old<'_>>,
     temp: &str,
     calls: &Calls,
     late: &mut Vec<Late>,
-    why: io::Error,
-) -> Failed {
-    let mut back = || -> io::Result<bool> {
-        let file = place.open(place.leaf())?;
-        // If somebody has written to it already, it stays.
-        if !holds(&file, new.bytes)? {
-            return Ok(false);
-        }
-        match old {
-            Some(_) => exchange_back(place, temp, calls)?,
-            None => remove(place, place.leaf(), calls)?,
-        }
-        take_late(&file, new.bytes, late)?;
-        Ok(true)
+) -> Result<(), Failed> {
+    let Some(was) = was else {
+        take_away(place, now, temp, calls)?;
+        sync_directory(place, calls).map_err(Failed::Interrupted)?;
+        return remove_taken(place, now, temp, calls, late).map_err(Failed::Interrupted);
     };
-    if matches!(back(), Ok(true)) { Failed::Undone(why) } else { Failed::Interrupted(why) }
+    let file = match place.open(temp) {
+        // Where names cannot be exchanged the old file is gone, and its bytes have to do.
+        Err(Errno::NOENT) => {
+            let new = New { bytes: was.bytes, mode: Some(was.stat.st_mode) };
+            let file = write_beside(place, Some(now), new, temp, calls)?;
+            sync(&file, calls).map_err(Failed::Interrupted)?;
+            file
+        }
+        opened => opened.map_err(|why| Failed::Interrupted(why.into()))?,
+    };
+    change_places(place, now, (&file, was.bytes), temp, calls, late)?;
+    sync_directory(place, calls).map_err(Failed::Interrupted)?;
+    match remove_replaced(place, now, temp, calls, late).map_err(Failed::Interrupted)? {
+        Removed::Yes => Ok(()),
+        Removed::Left(why) => Err(Failed::Interrupted(why)),
+    }
 }
 
 /// Removes the temporary file of a write that is not done.
@@ -474,12 +481,14 @@ fn write_at(file: &File, mut offset: u64, mut bytes: &[u8], calls: &Calls) -> io
     Ok(())
 }
 
-fn sync(file: &File, calls: &Calls) -> io::Result<()> {
+/// Makes a file's bytes durable.
+pub(crate) fn sync(file: &File, calls: &Calls) -> io::Result<()> {
     calls.pass(Call::Sync)?;
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(file))?)
 }
 
-fn sync_directory(place: &Place, calls: &Calls) -> io::Result<()> {
+/// Makes the names in a directory durable.
+pub(crate) fn sync_directory(place: &Place, calls: &Calls) -> io::Result<()> {
     calls.pass(Call::SyncDirectory)?;
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(place.directory()))?)
 }

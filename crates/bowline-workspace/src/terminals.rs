@@ -19,6 +19,7 @@ use bowline_state::operation::{Command, Invocation, Leads, Reached};
 use bowline_state::paths::Refusal;
 use bowline_state::policy::{Named, targets};
 use bowline_state::schema::v1::TerminalId;
+pub use bowline_state::terminal::Asked;
 use bowline_state::terminal::{self, Exit, Limits, Output};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -112,21 +113,6 @@ impl Settings {
             pty: None,
         }
     }
-}
-
-/// A command as an agent asks for it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// The program, or a shell line if there are no arguments.
-    pub command: String,
-    /// The arguments.
-    pub args: Vec<String>,
-    /// Variables to set, in the order given.
-    pub env: Vec<(String, String)>,
-    /// Where to run it; the session's directory if nothing is said.
-    pub cwd: Option<String>,
-    /// How many bytes of output to keep.
-    pub output_limit: Option<u64>,
 }
 
 /// A command that is ready to be started: what it is has been decided.

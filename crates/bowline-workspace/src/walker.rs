@@ -20,9 +20,11 @@ use rustix::io::Errno;
 
 use crate::roots::{Admitted, RootHandle, Roots};
 
+mod remembered;
 mod rules;
 mod steps;
 
+pub(crate) use remembered::{Remembered, directory_ruled};
 pub(crate) use rules::RulesCache;
 use steps::Walker;
 
@@ -120,6 +122,7 @@ pub struct Entry<'a> {
     depth: usize,
     kind: Kind,
     stamp: Stamp,
+    was_hidden: bool,
     directory: &'a OwnedFd,
 }
 
@@ -134,6 +137,11 @@ impl<'a> Entry<'a> {
     #[must_use]
     pub fn depth(&self) -> usize {
         self.depth
+    }
+
+    /// Says whether rules hid it at the last look, for whoever asks that.
+    pub(crate) fn was_hidden(&self) -> bool {
+        self.was_hidden
     }
 
     /// Returns what it is.
@@ -242,8 +250,17 @@ type Visitor<'v> = dyn FnMut(&Entry<'_>) -> ControlFlow<()> + 'v;
 
 /// Visits everything below the roots. The roots themselves are not visited, unless they lie in one another.
 pub fn walk(roots: &Roots, options: &WalkOptions, visit: &mut Visitor<'_>) -> WalkReport {
-    let mut cache = RulesCache::default();
-    let mut walker = Walker::new(roots, options, &mut cache, visit);
+    walk_all(roots, options, &mut RulesCache::default(), visit)
+}
+
+/// Does so, with rules that are known.
+pub(crate) fn walk_all(
+    roots: &Roots,
+    options: &WalkOptions,
+    cache: &mut RulesCache,
+    visit: &mut Visitor<'_>,
+) -> WalkReport {
+    let mut walker = Walker::new(roots, options, cache, visit);
     for root in roots.handles() {
         if !walker.is_over() {
             walker.start(root, "", Start::Asked, 1);
@@ -309,7 +326,8 @@ pub(crate) fn visit_one(roots: &Roots, path: &str, visit: &mut Visitor<'_>) -> i
         Err(why) => return Err(why.into()),
         Ok(stat) => {
             let kind = FileType::from_raw_mode(stat.st_mode).into();
-            let entry = Entry { path, name, depth: 1, kind, stamp: stamp(&stat), directory: &directory };
+            let (stamp, directory) = (stamp(&stat), &directory);
+            let entry = Entry { path, name, depth: 1, kind, stamp, was_hidden: false, directory };
             visit(&entry).in_report();
         }
     }

@@ -205,11 +205,25 @@ fn what_is_relied_on_is_durable_before() {
           journal: Write Sync Write Truncate Sync Delete
         undo a turn
           journal: Write Sync Write Sync
-          files: CreateTemp Write SetMode Sync Rename SyncDirectory Rename SyncDirectory CreateTemp Write SetMode Sync Exchange SyncDirectory Remove
+          files: CreateTemp Write SetMode CreateTemp Write SetMode Sync Rename Exchange SyncDirectory Remove
           journal: Write Sync Write Truncate Sync Delete
         redo a turn
           journal: Write Sync Write Sync
-          files: CreateTemp Write SetMode Sync Exchange SyncDirectory Remove CreateTemp Write SetMode Sync Rename SyncDirectory Rename SyncDirectory Remove
+          files: CreateTemp Write SetMode CreateTemp Write SetMode Sync Exchange Rename SyncDirectory Remove
+          journal: Write Sync Write Truncate Sync Delete
+        undo where a file became a directory
+          journal: Write Sync Write Sync
+          files: Rename SyncDirectory Remove
+          journal: Write
+          files: Remove
+          journal: Write Sync
+          files: CreateTemp Write SetMode CreateTemp Write SetMode Sync Rename Exchange SyncDirectory Remove
+          journal: Write Sync Write Truncate Sync Delete
+        undo where a directory became a file
+          journal: Write Sync Write Sync
+          files: Rename SyncDirectory Remove
+          journal: Write Sync
+          files: CreateDirectory SyncDirectory CreateTemp Write SetMode CreateDirectory SyncDirectory CreateTemp Write SetMode Sync Rename SyncDirectory
           journal: Write Sync Write Truncate Sync Delete
         save a document
           journal: Write Sync Write Sync

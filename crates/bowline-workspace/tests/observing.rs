@@ -196,6 +196,30 @@ fn what_a_command_did_is_found_by_a_watch_and_undone() {
     );
 }
 
+/// Nothing that a command did hides behind rules that it wrote itself, and all of it can be taken back.
+#[test]
+fn rules_that_a_command_writes_do_not_hide_what_it_did() {
+    for watching in [Watching::No, Watching::IfPossible] {
+        let project =
+            Project::new(&[(".gitignore", "target\n"), ("target/old", "mine\n"), ("a", "a\n")], watching);
+        write(&project.root.join(".gitignore"), "target\nhidden\n");
+        write(&project.root.join("hidden/by-itself"), "here\n");
+        write(&project.root.join("new/.gitignore"), "*\n");
+        write(&project.root.join("new/too"), "here\n");
+        write(&project.root.join("target/new"), "built\n");
+        expect![[r#"
+            /.gitignore changed by make
+            /hidden/by-itself created by make
+            /new/.gitignore created by make
+            /new/too created by make
+        "#]]
+        .assert_eq(&project.found_after("make"));
+        project.workspace.undo(&Selection::turn("s1", 1)).unwrap();
+        let left = project.tree();
+        assert!(!left.contains("here") && left.contains("built") && left.contains("mine"), "{left}");
+    }
+}
+
 #[test]
 fn the_agents_own_writes_are_not_found() {
     let project = Project::new(&[("a.txt", "one\n")], Watching::No);

@@ -10,6 +10,7 @@ use bowline_state::changes::{ContentHash, Moment};
 
 use super::error::{AuditError, io_error};
 use super::found::Found;
+use super::known::{Anchoring, Known};
 use super::place::{self, Locked, Mode, Opened, Sharing, Written};
 use super::reading::Lines;
 use super::{Settings, Shared, Sync};
@@ -18,6 +19,9 @@ use crate::workspace::now;
 /// After so many reads in a row at which the log was as this writer left it, nobody else seems to be at work on it, and
 /// the lock is kept from one read to the next.
 const KEPT_AFTER: u32 = 8;
+
+/// So many bytes are written at once, unless one entry alone has more.
+const MAX_AT_ONCE: usize = 1 << 20;
 
 /// A log as one of its writers has it open.
 #[derive(Debug)]
@@ -38,39 +42,6 @@ pub(super) struct Writer {
     /// How many entries were appended at hand, and how many there were when it was last looked whether there are more.
     appended: u64,
     seen: u64,
-}
-
-/// A log as a writer left it.
-#[derive(Debug)]
-struct Known {
-    /// What the anchor says.
-    anchor: Written,
-    /// What it would say if it knew of the reads since.
-    end: Anchor,
-}
-
-impl Known {
-    /// The anchor knows all there is.
-    fn whole(anchor: Written) -> Self {
-        Self { end: anchor.anchor, anchor }
-    }
-
-    fn lags(&self) -> bool {
-        self.anchor.anchor != self.end
-    }
-
-    /// Says whether the anchor need not learn of the entry with this number at once, if it is a read.
-    fn may_lag(&self, seq: u64) -> bool {
-        seq.saturating_sub(self.anchor.anchor.end.seq) < MAX_LAG
-    }
-}
-
-/// When the anchor learns of an entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Anchoring {
-    Now,
-    /// Later, if it may.
-    Later,
 }
 
 impl Writer {
@@ -132,13 +103,37 @@ impl Writer {
         true
     }
 
+    /// Lets the next write to the log fail.
+    #[cfg(test)]
+    pub(super) fn break_log(&mut self) {
+        self.log = Arc::new(Opened::open(&self.log.path, Mode::Read).expect("it is there"));
+    }
+
     pub(super) fn files(&self) -> (Shared, Shared) {
         (Arc::clone(&self.log), Arc::clone(&self.anchor))
     }
 
     pub(super) fn append(&mut self, entry: &Entry) -> Result<u64, AuditError> {
         let _lock = self.lock()?;
-        self.append_locked(entry)
+        self.append_some(&[entry]).0
+    }
+
+    /// Appends entries that waited for each other, with as few writes as there may be. What fails is what was in the write
+    /// that failed.
+    pub(super) fn append_all(&mut self, entries: &[&Entry]) -> Vec<Result<u64, AuditError>> {
+        let _lock = match self.lock() {
+            Ok(lock) => lock,
+            Err(error) => return entries.iter().map(|_| Err(error.again())).collect(),
+        };
+        let mut outcomes = Vec::new();
+        while let rest @ [_, ..] = &entries[outcomes.len()..] {
+            let (first, count) = self.append_some(rest);
+            outcomes.extend((0..count as u64).map(|at| match &first {
+                Ok(first) => Ok(first + at),
+                Err(error) => Err(error.again()),
+            }));
+        }
+        outcomes
     }
 
     /// Appends, if nothing has to be waited for: the log is as this writer left it, and no entry is to be synced.
@@ -164,7 +159,7 @@ impl Writer {
                 lock
             }
         };
-        let put = self.put(end, entry, Anchoring::Later).map(|state| state.end.seq);
+        let put = self.put(end, &[entry], Anchoring::Later).0.map(|state| state.end.seq);
         self.appended += 1;
         // With each new anchor others have their turn.
         if !self.state.as_ref().is_some_and(Known::lags) {
@@ -222,11 +217,17 @@ impl Writer {
         Ok(())
     }
 
-    fn append_locked(&mut self, entry: &Entry) -> Result<u64, AuditError> {
-        self.look_after_anchor()?;
-        let state = self.agree(entry.at)?;
-        let state = self.put(state, entry, Anchoring::Now)?;
-        Ok(state.end.seq)
+    /// Appends the first of some entries, and those after it that go into the same write. Returns the number of the first,
+    /// and how many they are.
+    fn append_some(&mut self, entries: &[&Entry]) -> (Result<u64, AuditError>, usize) {
+        let at = entries.first().map_or_else(now, |entry| entry.at);
+        let state = match self.look_after_anchor().and_then(|()| self.agree(at)) {
+            Ok(state) => state,
+            Err(error) => return (Err(error), entries.len()),
+        };
+        let first = state.end.seq + 1;
+        let (put, count) = self.put(state, entries, Anchoring::Now);
+        (put.map(|_| first), count)
     }
 
     /// Returns the anchor as it should be, once the log is as that says.
@@ -294,7 +295,7 @@ impl Writer {
                 note.reason = Some(reason);
                 note.before = found.scrap.map(|(hash, _)| hash);
                 note.bytes = found.scrap.map(|(_, bytes)| bytes);
-                self.put(state, &note, Anchoring::Now)
+                self.put(state, &[&note], Anchoring::Now).0
             }
         }
     }
@@ -362,22 +363,44 @@ impl Writer {
         Ok(state)
     }
 
-    /// Writes an entry, and the anchor that knows it, unless it may learn of it later.
-    fn put(&mut self, mut state: Anchor, entry: &Entry, anchoring: Anchoring) -> Result<Anchor, AuditError> {
+    /// Writes the first of some entries, and those after it that fit into the same write and file, and the anchor that knows
+    /// them, unless it may learn of them later. Returns how many they are, too.
+    fn put(
+        &mut self,
+        mut state: Anchor,
+        entries: &[&Entry],
+        anchoring: Anchoring,
+    ) -> (Result<Anchor, AuditError>, usize) {
         // Should anything fail, the next one looks at what is there.
         let known = self.state.take();
+        let max = self.settings.max_file_bytes;
         let mut end = state.end;
-        let mut line = end.seal(entry);
-        line.push('\n');
-        let length = line.len() as u64;
-        if state.bytes > 0 && state.bytes.saturating_add(length) > self.settings.max_file_bytes {
-            state = self.rotate(state)?;
+        let (mut lines, mut count) = (String::new(), 0);
+        for entry in entries {
+            let mut next = end;
+            let line = next.seal(entry);
+            let length = lines.len() + line.len() + 1;
+            let is_full = state.bytes.saturating_add(length as u64) > max || length > MAX_AT_ONCE;
+            if count > 0 && is_full {
+                break;
+            }
+            (end, count) = (next, count + 1);
+            lines.push_str(&line);
+            lines.push('\n');
+        }
+        let length = lines.len() as u64;
+        if state.bytes > 0 && state.bytes.saturating_add(length) > max {
+            state = match self.rotate(state) {
+                Ok(state) => state,
+                Err(error) => return (Err(error), count),
+            };
         }
         let before = state.bytes;
         (state.end, state.bytes) = (end, before + length);
+        let may_lag = anchoring == Anchoring::Later && entries[..count].iter().all(|entry| entry.may_lag());
         let is_close = |known: &Known| known.end.file == state.file && known.may_lag(end.seq);
-        let later = known.filter(|known| anchoring == Anchoring::Later && entry.may_lag() && is_close(known));
-        let written = write(&self.log, line.as_bytes()).and_then(|()| match later {
+        let later = known.filter(|known| may_lag && is_close(known));
+        let written = write(&self.log, lines.as_bytes()).and_then(|()| match later {
             Some(Known { anchor, .. }) => Ok(Known { anchor, end: state }),
             None => {
                 let anchor = Written::from(state);
@@ -389,15 +412,18 @@ impl Writer {
             Err(error) => {
                 // What is not certain to be there should not be there. If this fails too, the next one closes the line.
                 drop(self.log.file.set_len(before));
-                return Err(error);
+                return (Err(error), count);
             }
         };
-        if self.settings.sync == Sync::Always {
-            self.log.sync()?;
-            self.anchor.sync()?;
-        }
-        self.state = Some(known);
-        Ok(state)
+        let synced = match self.settings.sync {
+            Sync::Always => self.log.sync().and_then(|()| self.anchor.sync()),
+            Sync::AtTurnEnd => Ok(()),
+        };
+        let put = synced.map(|()| {
+            self.state = Some(known);
+            state
+        });
+        (put, count)
     }
 
     /// Begins a new file, and drops the oldest if there are too many.

@@ -44,6 +44,25 @@ pub enum AuditError {
     },
 }
 
+impl AuditError {
+    /// Returns the same once more, for another entry that was in the same write.
+    pub(super) fn again(&self) -> Self {
+        match self {
+            Self::Io { doing, path, why } => {
+                let why = why.raw_os_error().map_or_else(
+                    || io::Error::new(why.kind(), why.to_string()),
+                    io::Error::from_raw_os_error,
+                );
+                Self::Io { doing, path: path.clone(), why }
+            }
+            Self::Full { path } => Self::Full { path: path.clone() },
+            Self::NotPlain { path, what } => Self::NotPlain { path: path.clone(), what },
+            Self::AnchorGone { path } => Self::AnchorGone { path: path.clone() },
+            Self::Held { path } => Self::Held { path: path.clone() },
+        }
+    }
+}
+
 /// Says what was tried, with what.
 pub(super) fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AuditError {
     move |why| match why.kind() {

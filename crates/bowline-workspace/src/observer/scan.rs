@@ -28,6 +28,7 @@ pub(super) struct Scan<'s, 'v> {
     now_ns: i64,
     unknown: Unknown,
     sink: &'s mut Sink<'v>,
+    rules: RulesCache,
     found: Observation,
 }
 
@@ -40,7 +41,10 @@ impl<'s, 'v> Scan<'s, 'v> {
         sink: &'s mut Sink<'v>,
     ) -> Self {
         observer.scan += 1;
-        Self { observer, roots, now_ns, unknown, sink, found: Observation::default() }
+        // Who learns what is there has nothing to hold it against.
+        let was = observer.rules.take().filter(|_| unknown == Unknown::Report);
+        let rules = RulesCache::after(was);
+        Self { observer, roots, now_ns, unknown, sink, rules, found: Observation::default() }
     }
 
     fn options(&self) -> WalkOptions {
@@ -55,14 +59,18 @@ impl<'s, 'v> Scan<'s, 'v> {
 
     pub(super) fn walk(&mut self) {
         let (roots, options) = (self.roots, self.options());
-        let report = walker::walk(roots, &options, &mut |entry| self.entry(entry));
+        let mut rules = std::mem::take(&mut self.rules);
+        let report = walker::walk_all(roots, &options, &mut rules, &mut |entry| self.entry(entry));
+        self.rules = rules;
         self.found.report.walk = report;
     }
 
-    pub(super) fn walk_from(&mut self, path: &str, rules: &mut RulesCache) {
+    pub(super) fn walk_from(&mut self, path: &str) {
         let (roots, options) = (self.roots, self.options());
+        let mut rules = std::mem::take(&mut self.rules);
         let mut visit = |entry: &Entry<'_>| self.entry(entry);
-        let (_, report) = walker::walk_from(roots, path, Start::Found, &options, rules, &mut visit);
+        let (_, report) = walker::walk_from(roots, path, Start::Found, &options, &mut rules, &mut visit);
+        self.rules = rules;
         self.found.report.walk.add(report);
     }
 
@@ -125,8 +133,9 @@ impl<'s, 'v> Scan<'s, 'v> {
         let scan = self.observer.scan;
         let Some(tracked) = self.observer.files.get_mut(entry.path()) else {
             return match self.unknown {
-                Unknown::Learn => self.learn(entry),
-                Unknown::Report => self.created(entry),
+                // What was hidden before may have been there: to undo that it was created would be to delete it.
+                Unknown::Report if !entry.was_hidden() => self.created(entry),
+                Unknown::Learn | Unknown::Report => self.learn(entry),
             };
         };
         if look(Some(&tracked.known), Some(&entry.stamp())) == Verdict::Same {
@@ -226,6 +235,9 @@ impl<'s, 'v> Scan<'s, 'v> {
 
     fn deleted(&mut self, path: String) {
         let before = self.observer.files.remove(&path).map(|tracked| tracked.known);
+        if walker::directory_ruled(&path).is_some() {
+            self.rules.is_gone(&path);
+        }
         self.found.remove.push(path.clone());
         let stops = self.report(Seen { path, what: What::Deleted, before, after: None }, None);
         self.found.report.stopped |= stops.is_break();
@@ -245,9 +257,11 @@ impl<'s, 'v> Scan<'s, 'v> {
 
     pub(super) fn finish(mut self) -> Observation {
         let report = &self.found.report;
-        if !report.stopped && !report.walk.truncated {
+        let is_whole = !report.stopped && !report.walk.truncated;
+        if is_whole {
             self.observer.looked = Some(self.now_ns);
         }
+        self.observer.rules = self.rules.into_remembered(is_whole);
         self.found.renamed = renamed(&self.found.changes);
         self.found
     }

@@ -37,7 +37,7 @@ impl Bench {
         let path = |at: usize| self.tree.path(words[at]);
         match words[0] {
             "first" | "scan" | "paths" => self.scan(&words),
-            "write" => self.tree.write(words[1], words[2..].join(" ")),
+            "write" => self.tree.write(words[1], words[2..].join(" ").replace("\\n", "\n")),
             "rm" => fs::remove_file(path(1)).unwrap(),
             "rmdir" => fs::remove_dir_all(path(1)).unwrap(),
             "mv" => fs::rename(path(1), path(2)).unwrap(),
@@ -61,7 +61,9 @@ impl Bench {
             "expect" => {
                 let name = self.tree.name(words[1]);
                 let stat = rustix::fs::stat(&name).unwrap();
-                let hash = ContentHash::of(&fs::read(&name).unwrap());
+                let bytes = fs::read(&name).unwrap();
+                let hash = ContentHash::of(&bytes);
+                self.observer.expect_rules(&name, Some(&bytes));
                 self.observer.expect(name, Known::new(walker::stamp(&stat), Some(hash), AT_ONCE));
             }
             "forget" => self.observer.forget(&self.tree.name(words[1])),
@@ -377,17 +379,145 @@ paths /w/.gitignore
             /w/.gitignore Modified, before known: "*"
             /w/src/a Modified, before known: "changed"
             /w/src/b Deleted, before known
-            2 files, 2 read, 2 stored
+            /w/src/new Created: "hidden"
+            3 files, 3 read, 3 stored
             > write /w/src/b again
             > scan
-            2 files, 0 read, 0 stored
+            3 files, 0 read, 0 stored
             > write /w/.gitignore
             > paths /w/.gitignore
             /w/.gitignore Modified, before known: ""
-            /w/src/b Created: "again"
-            /w/src/new Created: "hidden"
-            /w/target/x Created: "changed"
-            5 files, 4 read, 4 stored
+            /w/src/b has "again"
+            /w/target/x has "changed"
+            5 files, 3 read, 3 stored
+        "#]],
+    );
+}
+
+/// What is not hidden when a command begins is found, whatever rules it makes; what is hidden then is not taken for new.
+#[test]
+fn rules_that_come_with_what_they_hide_hide_nothing() {
+    check(
+        "
+//- /w/.gitignore
+target
+//- /w/.git/info/exclude
+excluded
+//- /w/target/kept
+mine
+//- /w/src/a
+one
+",
+        r"
+first
+write /w/.gitignore target\nsecret*
+write /w/secret.txt one
+write /w/.venv/.gitignore *
+write /w/.venv/bin/python two
+write /w/src/.ignore b
+write /w/src/b three
+write /w/.git/info/exclude excluded\nmine
+write /w/mine four
+write /w/excluded five
+scan
+write /w/secret.new six
+write /w/.venv/bin/pip seven
+write /w/secret.txt eight
+scan
+write /w/.gitignore
+write /w/target/kept changed
+write /w/target/new nine
+paths /w/.gitignore
+rmdir /w/.venv
+paths /w/.venv
+write /w/.venv/other ten
+paths /w/.venv
+write /w/rules/.gitignore *
+write /w/rules/x eleven
+paths /w/rules/x /w/rules/.gitignore
+",
+        expect![[r#"
+            > first
+            /w/.gitignore has "target\n"
+            /w/src/a has "one\n"
+            2 files, 2 read, 2 stored
+            > write /w/.gitignore target\nsecret*
+            > write /w/secret.txt one
+            > write /w/.venv/.gitignore *
+            > write /w/.venv/bin/python two
+            > write /w/src/.ignore b
+            > write /w/src/b three
+            > write /w/.git/info/exclude excluded\nmine
+            > write /w/mine four
+            > write /w/excluded five
+            > scan
+            /w/.gitignore Modified, before known: "target\nsecret*"
+            /w/.venv/.gitignore Created: "*"
+            /w/.venv/bin/python Created: "two"
+            /w/mine Created: "four"
+            /w/secret.txt Created: "one"
+            /w/src/.ignore Created: "b"
+            /w/src/b Created: "three"
+            8 files, 7 read, 7 stored
+            > write /w/secret.new six
+            > write /w/.venv/bin/pip seven
+            > write /w/secret.txt eight
+            > scan
+            /w/secret.txt Modified, before known: "eight"
+            8 files, 1 read, 1 stored
+            > write /w/.gitignore
+            > write /w/target/kept changed
+            > write /w/target/new nine
+            > paths /w/.gitignore
+            /w/.gitignore Modified, before known: ""
+            /w/secret.new has "six"
+            /w/target/kept has "changed"
+            /w/target/new has "nine"
+            11 files, 4 read, 4 stored
+            > rmdir /w/.venv
+            > paths /w/.venv
+            /w/.venv/.gitignore Deleted, before known
+            /w/.venv/bin/python Deleted, before known
+            0 files, 0 read, 0 stored
+            > write /w/.venv/other ten
+            > paths /w/.venv
+            /w/.venv/other Created: "ten"
+            1 files, 1 read, 1 stored
+            > write /w/rules/.gitignore *
+            > write /w/rules/x eleven
+            > paths /w/rules/x /w/rules/.gitignore
+            /w/rules/.gitignore Created: "*"
+            /w/rules/x Created: "eleven"
+            2 files, 2 read, 2 stored
+        "#]],
+    );
+}
+
+#[test]
+fn rules_that_the_engine_wrote_hold_for_what_comes_next() {
+    check(
+        "
+//- /w/a
+",
+        "
+first
+write /w/.gitignore out
+expect /w/.gitignore
+write /w/out/x one
+write /w/b two
+scan
+",
+        expect![[r#"
+            > first
+            /w/a has ""
+            1 files, 1 read, 1 stored
+            > write /w/.gitignore out
+            > expect /w/.gitignore
+            > write /w/out/x one
+            > write /w/b two
+            > scan
+            /w/b Created: "two"
+            3 files, 2 read, 2 stored
         "#]],
     );
 }

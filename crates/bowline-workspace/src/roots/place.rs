@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use bowline_state::paths::Access;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
@@ -129,6 +130,18 @@ impl Roots {
         Ok(place)
     }
 
+    /// Removes a directory by its own name, if it is empty. Says whether it did.
+    pub(crate) fn remove_empty(&self, path: &str, calls: &Calls) -> bool {
+        let Ok(admitted) = self.admit(path, Access::Write) else { return false };
+        if admitted.canonical() == path
+            && let Ok(Some(place)) = self.place(&admitted)
+        {
+            return calls.pass(Call::Remove).is_ok()
+                && rustix::fs::unlinkat(place.directory(), place.leaf(), AtFlags::REMOVEDIR).is_ok();
+        }
+        false
+    }
+
     fn split<'a>(&self, admitted: &'a Admitted) -> Result<(&'a str, &'a str), Denied> {
         let below = admitted.canonical.below(&self.open[admitted.root].canonical).unwrap_or_default();
         let (parent, leaf) = below.rsplit_once('/').unwrap_or(("", below));
@@ -179,6 +192,12 @@ impl Place {
             .is_ok_and(|now| key(&now) == key(earlier))
     }
 
+    /// Says whether the name is that of a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        rustix::fs::statat(&self.directory, &*self.leaf, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    }
+
     /// Opens what the name is, to be read; never a link.
     pub(crate) fn open(&self, name: &str) -> Result<File, Errno> {
         let flags = READ | OFlags::NOFOLLOW;
@@ -186,13 +205,13 @@ impl Place {
             .map(File::from)
     }
 
-    /// Says whether directories were created for it.
-    pub(crate) fn has_created(&self) -> bool {
-        !self.created.is_empty()
+    /// Returns how many directories were created for it.
+    pub(crate) fn created(&self) -> usize {
+        self.created.len()
     }
 
     /// Removes the directories that were created for this place, as far as they are empty.
-    pub(crate) fn remove_created(&mut self, calls: &Calls) {
+    fn remove_created(&mut self, calls: &Calls) {
         while let Some((parent, name)) = self.created.pop() {
             // One that somebody put something into meanwhile stays, and so do those around it.
             let removed = calls.pass(Call::Remove).is_ok()

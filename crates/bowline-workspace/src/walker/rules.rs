@@ -4,6 +4,8 @@
 //! directory decides, and the last of a file; as ripgrep has it, `.ignore` goes before `.gitignore`, and a
 //! `.gitignore` counts outside of repositories too. A repository in another one has only its own git rules. What a
 //! user keeps elsewhere (`core.excludesFile`, the store of a linked worktree) is not read.
+//!
+//! Whoever looks for what changed asks twice: by the rules as they are, and as they were at the last look.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -16,6 +18,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{FileType, OFlags};
 
+use super::remembered::{Remembered, Was};
 use super::{MAX_NAMED, WalkReport, open_at, stamp, stat_at};
 use crate::roots::RootHandle;
 
@@ -28,10 +31,45 @@ const MAX_RULES_LINES: usize = 2_000;
 struct Level {
     // How long the path of the directory is.
     base: usize,
+    now: Files,
+    // None: as now.
+    before: Option<Files>,
+    repository: bool,
+}
+
+/// The files of rules of one directory.
+#[derive(Default)]
+struct Files {
     ignore: Option<Arc<Gitignore>>,
     git: Option<Arc<Gitignore>>,
     exclude: Option<Arc<Gitignore>>,
-    repository: bool,
+}
+
+impl Files {
+    fn any(&self) -> bool {
+        self.ignore.is_some() || self.git.is_some()
+    }
+}
+
+/// Which rules hide something.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Hidden {
+    /// Those that are there now.
+    pub(super) now: bool,
+    /// Those that were there at the last look.
+    pub(super) before: bool,
+}
+
+impl Hidden {
+    /// Says whether it is left out: rules that are new, or gone, hide nothing.
+    pub(super) fn is_left_out(self) -> bool {
+        self.now && self.before
+    }
+
+    /// Returns what hides something in a directory that is hidden like this.
+    pub(super) fn within(self, directory: Self) -> Self {
+        Self { now: self.now || directory.now, before: self.before || directory.before }
+    }
 }
 
 /// Compiled rules, for walks that come by the same files again and again. It holds for one scan: a file that is written
@@ -39,7 +77,25 @@ struct Level {
 #[derive(Default)]
 pub(crate) struct RulesCache {
     // At most `MAX_CACHED`; none is a file that was left out.
-    compiled: HashMap<Stamp, Option<Arc<Gitignore>>>,
+    compiled: HashMap<Stamp, Option<Compiled>>,
+    past: Past,
+}
+
+/// Whether it is asked what rules there were before.
+#[derive(Default)]
+enum Past {
+    /// It is not.
+    #[default]
+    Unasked,
+    /// It is from now on: this is what there is, and what was before, if that is known.
+    Asked { was: Option<Remembered>, is: HashMap<String, Option<Arc<[u8]>>> },
+}
+
+/// Rules, and what they were made of.
+#[derive(Clone)]
+struct Compiled {
+    rules: Arc<Gitignore>,
+    text: Arc<[u8]>,
 }
 
 /// So many files of rules stay compiled.
@@ -79,11 +135,21 @@ impl<'c> Rules<'c> {
         let ignore = read(directory, ".ignore");
         let git = read(directory, ".gitignore");
         let info = if repository { info(directory) } else { None };
-        let exclude = info.and_then(|info| read(&info, "exclude"));
-        let level = Level { base: path.len(), ignore, git, exclude, repository };
-        if repository || level.ignore.is_some() || level.git.is_some() {
-            self.levels.push(level);
+        let exclude = info.map(|info| read(&info, "exclude")).unwrap_or_default();
+        let before = [&ignore, &git, &exclude].iter().any(|file| file.before.is_some()).then(|| Files {
+            ignore: ignore.was(),
+            git: git.was(),
+            exclude: exclude.was(),
+        });
+        let now = Files { ignore: ignore.now, git: git.now, exclude: exclude.now };
+        if repository || now.any() || before.as_ref().is_some_and(Files::any) {
+            self.levels.push(Level { base: path.len(), now, before, repository });
         }
+    }
+
+    /// Says whether some of them are others than at the last look.
+    pub(super) fn differ(&self) -> bool {
+        self.levels.iter().any(|level| level.before.is_some())
     }
 
     /// Reads the rules of the directories around a root, if they are in the same repository.
@@ -111,7 +177,17 @@ impl<'c> Rules<'c> {
     }
 
     /// Says whether a path is hidden. That it is in a directory that is hidden does not count.
-    pub(super) fn hide(&self, path: &str, is_directory: bool) -> bool {
+    pub(super) fn hide(&self, path: &str, is_directory: bool) -> Hidden {
+        let now = self.hide_by(|level| &level.now, path, is_directory);
+        let before = if self.differ() {
+            self.hide_by(|level| level.before.as_ref().unwrap_or(&level.now), path, is_directory)
+        } else {
+            now
+        };
+        Hidden { now, before }
+    }
+
+    fn hide_by(&self, files: impl Fn(&Level) -> &Files, path: &str, is_directory: bool) -> bool {
         let decide = |rules: &Option<Arc<Gitignore>>, base: usize| {
             let below = path.get(base + 1..)?;
             match rules.as_ref()?.matched(below, is_directory) {
@@ -120,18 +196,18 @@ impl<'c> Rules<'c> {
                 Match::Whitelist(_) => Some(false),
             }
         };
-        let by_ignore = self.levels.iter().rev().find_map(|level| decide(&level.ignore, level.base));
-        by_ignore.or_else(|| self.hide_by_git(decide)).unwrap_or(false)
-    }
-
-    fn hide_by_git(&self, decide: impl Fn(&Option<Arc<Gitignore>>, usize) -> Option<bool>) -> Option<bool> {
+        let by_ignore = self.levels.iter().rev().find_map(|level| decide(&files(level).ignore, level.base));
+        if let Some(decided) = by_ignore {
+            return decided;
+        }
         for level in self.levels.iter().rev() {
-            let decided = decide(&level.git, level.base).or_else(|| decide(&level.exclude, level.base));
+            let Files { git, exclude, .. } = files(level);
+            let decided = decide(git, level.base).or_else(|| decide(exclude, level.base));
             if decided.is_some() || level.repository {
-                return decided;
+                return decided.unwrap_or(false);
             }
         }
-        None
+        false
     }
 }
 
@@ -141,15 +217,73 @@ fn info(directory: &OwnedFd) -> Option<OwnedFd> {
     enter(&enter(directory, ".git")?, "info")
 }
 
+/// A file of rules.
+#[derive(Default)]
+struct Rule {
+    now: Option<Arc<Gitignore>>,
+    // None outside: as now.
+    before: Option<Option<Arc<Gitignore>>>,
+}
+
+impl Rule {
+    fn was(&self) -> Option<Arc<Gitignore>> {
+        self.before.clone().unwrap_or_else(|| self.now.clone())
+    }
+}
+
 impl RulesCache {
+    /// Returns one for a look that asks what rules there were at the last one. None: that was never looked at.
+    pub(crate) fn after(was: Option<Remembered>) -> Self {
+        Self { past: Past::Asked { was, is: HashMap::new() }, ..Self::default() }
+    }
+
+    /// Returns what is to be remembered after a look that came to its end, or else what was before it.
+    pub(crate) fn into_remembered(self, is_whole: bool) -> Option<Remembered> {
+        let Past::Asked { was, is } = self.past else { return None };
+        if !is_whole {
+            return was;
+        }
+        let mut remembered = was.unwrap_or_default();
+        is.into_iter().for_each(|(path, text)| remembered.learn(path, text));
+        Some(remembered)
+    }
+
+    /// Takes note that a file of rules is gone.
+    pub(crate) fn is_gone(&mut self, path: &str) {
+        if let Past::Asked { is, .. } = &mut self.past {
+            is.insert(path.to_owned(), None);
+        }
+    }
+
     /// Reads a file of rules, if there is one that can be read; lines that are no rules are passed over.
-    fn read(
+    fn read(&mut self, directory: &OwnedFd, name: &str, path: &str, report: &mut WalkReport) -> Rule {
+        let compiled = self.read_now(directory, name, path, report);
+        let now = compiled.as_ref().map(|compiled| compiled.rules.clone()).filter(|rules| !rules.is_empty());
+        let text = compiled.map(|compiled| compiled.text);
+        let Past::Asked { was, is } = &mut self.past else { return Rule { now, before: None } };
+        let path = format!("{path}/{name}");
+        let before = match (was.as_ref().map_or(Was::Unknown, |was| was.was(&path)), &text) {
+            (Was::Unknown, _) | (Was::Nothing, None) => None,
+            (Was::Text(was), Some(is)) if was == *is => None,
+            (Was::Nothing, Some(_)) => Some(None),
+            // The change of such a file is found once, so nobody has to remember what this came to.
+            (Was::Text(was), _) => {
+                Some(compile(&was).map(Arc::new).filter(|rules: &Arc<Gitignore>| !rules.is_empty()))
+            }
+        };
+        if text.is_some() || before.is_some() {
+            is.insert(path, text);
+        }
+        Rule { now, before }
+    }
+
+    fn read_now(
         &mut self,
         directory: &OwnedFd,
         name: &str,
         path: &str,
         report: &mut WalkReport,
-    ) -> Option<Arc<Gitignore>> {
+    ) -> Option<Compiled> {
         let file = open_at(directory, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).ok()?;
         let stat = rustix::fs::fstat(&file).ok()?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -159,22 +293,28 @@ impl RulesCache {
             self.compiled.clear();
         }
         let compiled = self.compiled.entry(stamp(&stat));
-        let rules = compiled.or_insert_with(|| compile(file.into()).map(Arc::new)).clone();
-        if rules.is_none() && report.rules_left_out.len() < MAX_NAMED {
+        let compiled = compiled.or_insert_with(|| load(file.into())).clone();
+        if compiled.is_none() && report.rules_left_out.len() < MAX_NAMED {
             report.rules_left_out.push(format!("{path}/{name}"));
         }
-        rules.filter(|rules| !rules.is_empty())
+        compiled
     }
 }
 
-/// Compiles rules, unless they are too many.
-fn compile(file: std::fs::File) -> Option<Gitignore> {
+/// Reads rules, unless they are too many.
+fn load(file: std::fs::File) -> Option<Compiled> {
     let mut bytes = Vec::new();
     file.take(MAX_RULES_BYTES + 1).read_to_end(&mut bytes).ok()?;
     if bytes.len() as u64 > MAX_RULES_BYTES {
         return None;
     }
-    let text = String::from_utf8_lossy(&bytes);
+    let rules = Arc::new(compile(&bytes)?);
+    Some(Compiled { rules, text: bytes.into() })
+}
+
+/// Compiles rules, unless they are too many.
+fn compile(bytes: &[u8]) -> Option<Gitignore> {
+    let text = String::from_utf8_lossy(bytes);
     let mut builder = GitignoreBuilder::new(Path::new(""));
     for (at, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         if at >= MAX_RULES_LINES {

@@ -9,7 +9,7 @@ use bowline_state::paths::{MAX_COMPONENTS, MAX_PATH_BYTES};
 use rustix::fs::{FileType, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 
-use super::rules::{Rules, RulesCache};
+use super::rules::{Hidden, Rules, RulesCache};
 use super::{
     Arrival, Entry, FileSystems, Ignored, InReport as _, Kind, MAX_DEPTH, MAX_NAMED, Order, Start, Visitor,
     WalkOptions, WalkReport, is_store, names, open_at, stamp, stat_at,
@@ -25,6 +25,8 @@ pub(super) struct Walker<'w, 'v> {
     // The roots, each of which is walked by itself.
     starts: HashSet<&'w str>,
     rules: Rules<'w>,
+    // What hides the directory that is being read, if it is read all the same.
+    hidden: Hidden,
     device: u64,
     // The path of the directory that is being read, with no `/` at its end.
     path: String,
@@ -88,6 +90,7 @@ impl<'w, 'v> Walker<'w, 'v> {
             report: WalkReport::default(),
             starts: roots.handles().map(|root| root.canonical.as_str()).collect(),
             rules: Rules::new(cache),
+            hidden: Hidden::default(),
             device: 0,
             path: String::new(),
             buffer: vec![MaybeUninit::uninit(); BUFFER],
@@ -104,6 +107,7 @@ impl<'w, 'v> Walker<'w, 'v> {
         root.canonical.as_str().trim_end_matches('/').clone_into(&mut self.path);
         let honours = self.options.ignored == Ignored::Skip;
         self.rules.leave(0);
+        self.hidden = Hidden::default();
         if honours {
             self.rules.enter_parents(root, &mut self.report);
         }
@@ -127,8 +131,11 @@ impl<'w, 'v> Walker<'w, 'v> {
             let parent = self.path.len();
             self.path.push('/');
             self.path.push_str(name);
-            let hidden = start == Start::Found && self.rules.hide(&self.path, kind == Kind::Directory);
-            if hidden || self.roots.keeps_out(&self.path) {
+            let hidden = match start {
+                Start::Asked => Hidden::default(),
+                Start::Found => self.rules.hide(&self.path, kind == Kind::Directory).within(self.hidden),
+            };
+            if hidden.is_left_out() || self.roots.keeps_out(&self.path) {
                 return Arrival::Hidden;
             }
             if kind != Kind::Directory {
@@ -136,9 +143,10 @@ impl<'w, 'v> Walker<'w, 'v> {
                     return Arrival::Missing;
                 }
                 self.path.truncate(parent);
-                self.visit_stopping(&directory, name, &stat, depth).in_report();
+                self.visit_stopping(&directory, name, &stat, (depth, hidden)).in_report();
                 return Arrival::Entry;
             }
+            self.hidden = hidden;
             directory = match open_at(&directory, name, READ_DIRECTORY) {
                 Ok(directory) => directory,
                 Err(why) => return self.lost(why),
@@ -231,7 +239,8 @@ impl<'w, 'v> Walker<'w, 'v> {
                     .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
                 kind => kind == FileType::Directory,
             };
-            let hidden = self.rules.any() && self.rules.hide(&self.path, is_directory());
+            let hidden = self.rules.any()
+                && self.rules.hide(&self.path, is_directory()).within(self.hidden).is_left_out();
             let own = self.roots.keeps_out(&self.path);
             let long = self.path.len() > MAX_PATH_BYTES;
             self.path.truncate(length);
@@ -259,14 +268,26 @@ impl<'w, 'v> Walker<'w, 'v> {
         }
         // What is gone by now is no entry.
         let Ok(stat) = stat_at(directory, name) else { return ControlFlow::Continue(()) };
-        self.visit_stopping(directory, name, &stat, depth)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let length = self.path.len();
+        let around = self.hidden;
+        // Where nothing differs, what is shown is hidden by nothing.
+        let mut hidden = around;
+        if self.rules.differ() {
+            self.path.push('/');
+            self.path.push_str(name);
+            hidden = self.rules.hide(&self.path, is_directory).within(around);
+            self.path.truncate(length);
+        }
+        self.visit_stopping(directory, name, &stat, (depth, hidden))?;
+        if !is_directory {
             return ControlFlow::Continue(());
         }
-        let length = self.path.len();
         self.path.push('/');
         self.path.push_str(name);
+        self.hidden = hidden;
         let flow = self.descend(directory, name, depth);
+        self.hidden = around;
         self.path.truncate(length);
         flow
     }
@@ -295,7 +316,7 @@ impl<'w, 'v> Walker<'w, 'v> {
         directory: &OwnedFd,
         name: &str,
         stat: &Stat,
-        depth: usize,
+        (depth, hidden): (usize, Hidden),
     ) -> ControlFlow<()> {
         let length = self.path.len();
         self.path.push('/');
@@ -303,7 +324,8 @@ impl<'w, 'v> Walker<'w, 'v> {
         let kind = FileType::from_raw_mode(stat.st_mode).into();
         self.report.entries += 1;
         self.report.files += u64::from(kind == Kind::File);
-        let entry = Entry { path: &self.path, name, depth, kind, stamp: stamp(stat), directory };
+        let (stamp, was_hidden) = (stamp(stat), hidden.before);
+        let entry = Entry { path: &self.path, name, depth, kind, stamp, was_hidden, directory };
         let flow = (self.visit)(&entry);
         self.path.truncate(length);
         self.report.stopped |= flow.is_break();

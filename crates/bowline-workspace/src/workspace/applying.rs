@@ -7,13 +7,16 @@ use bowline_state::changes::{ChangeId, Moment, Origin, Reversal, Source};
 use rustix::fs::{AtFlags, Stat};
 
 use super::{Guard, Workspace, Writer};
-use crate::calls::Calls;
 use crate::disk;
 use crate::error::FilesError;
 use crate::journal::{Draft, Manner, Outcome, Side, SideContent};
-use crate::replace::{self, Failed, Late, New, Old};
-use crate::roots::{Admitted, Denied, Place, Roots};
+use crate::replace::{self, Failed, Late, Old};
+use crate::roots::{Admitted, Roots};
 use crate::walker;
+
+pub(super) mod steps;
+
+use steps::{Done, Halted, Job, NotPerformed, Steps};
 
 /// When a share of what the journal may keep, one in so many, was put in, what need not be kept is dropped.
 const PRUNE_SHARE: u64 = 8;
@@ -30,7 +33,7 @@ impl Current {
         self.stat.st_mode & 0o7777
     }
 
-    fn old(&self) -> Old<'_> {
+    pub(super) fn old(&self) -> Old<'_> {
         Old { stat: &self.stat, bytes: &self.bytes }
     }
 }
@@ -214,47 +217,21 @@ impl Workspace {
         let changes = writer.journal.begin(&drafts, at).map_err(|error| Stopped::Failed(error.into()))?;
         let sizes = effects.iter().filter_map(|effect| effect.new.as_ref()).map(|new| new.bytes.len() as u64);
         writer.put_since_prune += sizes.sum::<u64>();
+        let jobs: Vec<_> = (effects.iter().zip(&temps).zip(in_place))
+            .map(|((effect, temp), in_place)| Job { effect, temp, in_place: *in_place })
+            .collect();
+        let done = match Steps::new(roots, calls, &jobs, tell, late).run() {
+            Ok(done) => done,
+            Err(halted) => return Err(self.stop(writer, halted, effects, &changes)),
+        };
         let mut applied = Vec::new();
         let mut outcomes = Vec::new();
-        // Only places with directories that were made for them are kept: a group may have more files than handles.
-        let mut made = Vec::new();
-        for (index, effect) in effects.iter().enumerate() {
-            let mut found = Vec::new();
-            let done =
-                roots.create_place(&effect.admitted, calls).map_err(NotPerformed::Denied).and_then(|place| {
-                    let done = perform(effect, &place, &temps[index], in_place[index], calls, &mut found);
-                    made.extend(place.has_created().then_some(place));
-                    done.map_err(NotPerformed::Failed)
-                });
-            late.extend(found.into_iter().map(|late| (index, late)));
-            match done {
-                Ok(done) => {
-                    let (stat, left) = (done.stat, done.left_temp && effect.new.is_some());
-                    writer.interrupted |= left;
-                    outcomes.extend((!left).then_some((changes[index], Outcome::Done)));
-                    applied.push(Applied { change: changes[index], stat });
-                    if let Some(tell) = tell.0 {
-                        tell(index + 1, effects.len());
-                    }
-                }
-                Err(failed) => {
-                    let back = (0..index).rev().all(|earlier| {
-                        let mut found = Vec::new();
-                        let effect = &effects[earlier];
-                        let place = roots.place(&effect.admitted).ok().flatten();
-                        let back = place.is_some_and(|place| {
-                            let applied = &applied[earlier];
-                            take_back(effect, applied, &place, &temps[earlier], calls, &mut found).is_ok()
-                        });
-                        late.extend(found.into_iter().map(|late| (earlier, late)));
-                        back
-                    });
-                    made.iter_mut().rev().for_each(|place| place.remove_created(calls));
-                    return Err(self.stop(writer, failed, back, (index, effect), &changes));
-                }
-            }
+        for (Done { stat, is_clean }, change) in done.into_iter().zip(changes) {
+            // What is left lying about is removed when it is put right, which needs the intent.
+            writer.interrupted |= !is_clean;
+            outcomes.extend(is_clean.then_some((change, Outcome::Done)));
+            applied.push(Applied { change, stat });
         }
-        self.remove_taken(writer, group, &temps, late, &changes, &mut outcomes);
         // If this fails the intents stand, with both texts, and their outcome can be read off the disk.
         writer.interrupted |= writer.journal.settle(&outcomes).is_err();
         let room = self.inner.settings.retention.max_bytes / PRUNE_SHARE;
@@ -271,68 +248,32 @@ impl Workspace {
         Ok(applied)
     }
 
-    /// Removes the files that were taken away, now that the whole group is done.
-    fn remove_taken(
-        &self,
-        writer: &mut Writer,
-        group: &Group<'_>,
-        temps: &[String],
-        late: &mut Vec<(usize, Late)>,
-        changes: &[ChangeId],
-        outcomes: &mut Vec<(ChangeId, Outcome)>,
-    ) {
-        for (index, effect) in group.effects.iter().enumerate() {
-            let (None, Some(current)) = (&effect.new, &effect.current) else { continue };
-            let mut found = Vec::new();
-            let place = group.roots.place(&effect.admitted).ok().flatten();
-            let removed = place.is_some_and(|place| {
-                replace::remove_taken(&place, current.old(), &temps[index], &self.inner.calls, &mut found)
-                    .is_ok()
-            });
-            late.extend(found.into_iter().map(|late| (index, late)));
-            if !removed {
-                writer.interrupted = true;
-                outcomes.retain(|(change, _)| *change != changes[index]);
-            }
-        }
-    }
-
     /// Settles a group that was stopped at one effect.
     fn stop(
         &self,
         writer: &mut Writer,
-        failed: NotPerformed,
-        back: bool,
-        (index, effect): (usize, &Effect),
+        Halted { at, why, is_back }: Halted,
+        effects: &[Effect],
         changes: &[ChangeId],
     ) -> Stopped {
-        let path = effect.admitted.asked();
-        if !back || matches!(failed, NotPerformed::Failed(Failed::Interrupted(_))) {
+        let path = effects[at].admitted.asked();
+        if !is_back || matches!(why, NotPerformed::Failed(Failed::Interrupted(_))) {
             // Some of them may be changed. None of the group is settled, so that it is put right as one.
             writer.interrupted = true;
-            let why = match failed {
-                NotPerformed::Denied(denied) => denied.to_string(),
-                NotPerformed::Failed(failed) => failed.to_string(),
-            };
+            let why = why.to_string();
             return Stopped::Failed(FilesError::Interrupted { path: path.to_owned(), why });
         }
         let outcomes: Vec<_> = changes.iter().map(|change| (*change, Outcome::Abandoned)).collect();
         writer.interrupted |= writer.journal.settle(&outcomes).is_err();
-        match failed {
+        match why {
             NotPerformed::Denied(denied) => Stopped::Failed(denied.into()),
             NotPerformed::Failed(Failed::Raced) => Stopped::Raced,
-            NotPerformed::Failed(Failed::Metadata(_)) => Stopped::Metadata(index),
+            NotPerformed::Failed(Failed::Metadata(_)) => Stopped::Metadata(at),
             NotPerformed::Failed(Failed::Undone(why) | Failed::Interrupted(why)) => {
                 Stopped::Failed(FilesError::system(path)(why))
             }
         }
     }
-}
-
-/// Why an effect was not performed.
-enum NotPerformed {
-    Denied(Denied),
-    Failed(Failed),
 }
 
 /// Why a group of changes was stopped. All files are as they were.
@@ -386,60 +327,6 @@ fn draft<'a>(effect: &'a Effect, temp: &str, in_place: bool, origin: &'a Origin)
         after,
         reverses: &effect.reverses,
         manner,
-    }
-}
-
-pub(super) fn perform(
-    effect: &Effect,
-    place: &Place,
-    temp: &str,
-    in_place: bool,
-    calls: &Calls,
-    late: &mut Vec<Late>,
-) -> Result<replace::Done, Failed> {
-    let old = effect.current.as_ref().map(Current::old);
-    match (&effect.new, old) {
-        (Some(new), Some(old)) if in_place => {
-            replace::in_place(place, old, New { bytes: &new.bytes, mode: new.mode }, calls)
-        }
-        (Some(new), old) => {
-            replace::exchange(place, old, New { bytes: &new.bytes, mode: new.mode }, temp, calls, late)
-        }
-        (None, Some(old)) => replace::take_away(place, old, temp, calls),
-        (None, None) => Ok(replace::Done { stat: None, left_temp: false }),
-    }
-}
-
-/// Puts a file that was changed back as it was.
-fn take_back(
-    effect: &Effect,
-    applied: &Applied,
-    place: &Place,
-    temp: &str,
-    calls: &Calls,
-    late: &mut Vec<Late>,
-) -> Result<replace::Done, Failed> {
-    let new = effect.new.as_ref();
-    let was = effect.current.as_ref();
-    let now = new.zip(applied.stat.as_ref()).map(|(new, stat)| Old { stat, bytes: &new.bytes });
-    match (now, was) {
-        (Some(now), Some(was)) if now.stat.st_ino == was.stat.st_ino => {
-            replace::in_place(place, now, New { bytes: &was.bytes, mode: Some(was.mode()) }, calls)
-        }
-        (None, Some(_)) => {
-            replace::rename_back(place, temp, calls).map_err(Failed::Undone)?;
-            Ok(replace::Done { stat: None, left_temp: false })
-        }
-        (now, Some(was)) => {
-            let mode = Some(was.mode());
-            replace::exchange(place, now, New { bytes: &was.bytes, mode }, temp, calls, late)
-        }
-        (Some(now), None) => {
-            let done = replace::take_away(place, now, temp, calls)?;
-            replace::remove_taken(place, now, temp, calls, late).map_err(Failed::Interrupted)?;
-            Ok(done)
-        }
-        (None, None) => Ok(replace::Done { stat: None, left_temp: false }),
     }
 }
 

@@ -4,7 +4,7 @@
 //! editor had, saved or not, so that to undo it brings back what the user typed. What the disk held instead is recorded
 //! before that, as replaced by the user's text. If the editor then says no, the record is taken back, too.
 
-use bowline_state::changes::{ChangeId, Origin, Reversal, Source};
+use bowline_state::changes::{ChangeId, ContentHash, FileState, Origin, Reversal, Source};
 use bowline_state::paths::Access;
 use bowline_state::text::{self, Format};
 
@@ -93,6 +93,10 @@ impl Session {
         let saved = if is_saved { recorded.next() } else { None };
         let change = if is_changed { recorded.next() } else { None };
         let path = admitted.canonical().to_owned();
+        if disk != Some(written.as_slice()) {
+            let (hash, size) = (ContentHash::of(&written), written.len() as u64);
+            writer.lookout.awaits(&path, FileState { hash, size, mode });
+        }
         workspace.outdate([path.as_str()]);
         Ok(EditorWrite { path, change, saved })
     }
@@ -109,6 +113,7 @@ impl Session {
             return Ok(());
         }
         let mut writer = self.workspace.writer();
+        writer.lookout.is_there(&write.path);
         let _lock = writer.journal.lock()?;
         let admitted = self.roots.admit(&write.path, Access::Write)?;
         let current = self.workspace.load(&self.roots, &admitted)?;

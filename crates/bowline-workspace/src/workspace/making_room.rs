@@ -1,20 +1,19 @@
 //! Taking back where a file has become a directory, or a directory a file.
 //!
-//! What is in the way goes first: a group of its own, all or none, then the directories that it leaves empty, then the rest.
-//! If the rest cannot be done, the first group comes back. If the process dies in between, what was taken back is recorded
-//! as that, and the same undo does the rest.
+//! What is in the way goes first: a group of its own, all or none, then the directories that are empty without it, then the
+//! rest. If the rest cannot be done, the first group comes back. If the process dies in between, what was taken back is
+//! recorded as that, and the same undo does the rest.
 
 use bowline_state::changes::Change;
 use bowline_state::paths::Access;
 use bowline_state::undo::{self, Planned};
 use indexmap::IndexMap;
-use rustix::fs::AtFlags;
 
 use super::applying::NotApplied;
 use super::undoing::{Meant, Reversed};
 use super::{Session, Writer};
 use crate::error::FilesError;
-use crate::journal::Journal;
+use crate::journal::{Filter, Journal};
 
 impl Session {
     /// Takes away the files that lie where directories have to be, or in directories where files have to be.
@@ -34,10 +33,12 @@ impl Session {
             let planned = self.plan(&writer.journal, &documents, path, changes, meant.hunks);
             plans.extend(planned.ok().filter(|plan| plan.planned == Planned::Delete && !plan.unsaved));
         }
-        if plans.is_empty() {
-            return Ok(Vec::new());
-        }
-        let cleared = match self.reverse(writer, &mut documents, plans, meant) {
+        let cleared = if plans.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.reverse(writer, &mut documents, plans, meant)
+        };
+        let cleared = match cleared {
             Ok(cleared) => cleared,
             Err(NotApplied::Raced) => {
                 return Err(FilesError::Unsteady(nested.first().copied().unwrap_or_default().to_owned()));
@@ -45,24 +46,31 @@ impl Session {
             Err(NotApplied::Failed(error)) => return Err(error),
         };
         drop(documents);
-        for directory in undo::emptied(cleared.iter().map(|file| file.path.as_str()), &names) {
-            // One that is not empty stays, and what is to be in its place says so.
-            self.remove_empty(directory);
-        }
+        self.remove_emptied(&writer.journal, &names);
         Ok(cleared)
     }
 
-    fn remove_empty(&self, path: &str) {
-        let Ok(admitted) = self.roots.admit(path, Access::Write) else { return };
-        if admitted.canonical() == path
-            && let Ok(Some(place)) = self.roots.place(&admitted)
-        {
-            rustix::fs::unlinkat(place.directory(), place.leaf(), AtFlags::REMOVEDIR).ok();
+    /// Removes the directories that stand where files have to be, as far as they are empty and the journal knows of files
+    /// in them: of now, or of an undo that came no further.
+    fn remove_emptied(&self, journal: &Journal, names: &[&str]) {
+        let is_directory = |path: &&str| {
+            let admitted = self.roots.admit(path, Access::Write);
+            admitted.is_ok_and(|admitted| self.roots.open_directory(&admitted).is_ok())
+        };
+        let blocked: Vec<&str> = names.iter().copied().filter(is_directory).collect();
+        if blocked.is_empty() {
+            return;
+        }
+        let Ok(history) = journal.changes(&Filter::default()) else { return };
+        let files = history.iter().map(|entry| entry.change.path.as_str());
+        for directory in undo::emptied(files, &blocked) {
+            // One that is not empty stays, and what is to be in its place says so.
+            self.roots.remove_empty(directory, &self.workspace.inner.calls);
         }
     }
 
-    /// Brings back what was taken away to make room, because the rest cannot be done.
-    pub(super) fn fill_room(&self, writer: &mut Writer, cleared: &[Reversed], meant: &Meant<'_>) {
+    /// Brings back what was taken away to make room, because the rest cannot be done. Says whether all of it came back.
+    pub(super) fn fill_room(&self, writer: &mut Writer, cleared: &[Reversed], meant: &Meant<'_>) -> bool {
         let mut documents = self.workspace.documents();
         let back = |journal: &Journal, file: &Reversed| {
             let change = journal.change(file.change).ok().flatten()?.change;
@@ -70,9 +78,9 @@ impl Session {
         };
         let plans: Vec<_> = cleared.iter().filter_map(|file| back(&writer.journal, file)).collect();
         // What does not come back now is in the journal, and an undo of the undo brings it back.
-        if !plans.is_empty() {
-            self.reverse(writer, &mut documents, plans, meant).ok();
-        }
+        let is_all = plans.len() == cleared.len();
+        let is_back = plans.is_empty() || self.reverse(writer, &mut documents, plans, meant).is_ok();
+        is_all && is_back
     }
 }
 

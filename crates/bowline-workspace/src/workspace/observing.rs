@@ -1,5 +1,6 @@
 //! Finding what changed on disk beside the engine, and recording it.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::SystemTime;
 
@@ -21,6 +22,9 @@ const BATCH_BYTES: usize = 16 << 20;
 
 /// So many changes are recorded together at most.
 const MAX_BATCH: usize = 256;
+
+/// So many writes of an editor are awaited on disk; of more, those that come late are found as changes.
+const MAX_AWAITED: usize = 4096;
 
 /// How often a workspace that stays open drops what its journal need not keep.
 const PRUNE_EVERY_MS: i64 = 10 * 60 * 1000;
@@ -49,6 +53,9 @@ pub(super) struct Lookout {
     is_behind: bool,
     // The newest change in the journal at the last look. Later ones of other processes are not known to the observer.
     seen: Option<ChangeId>,
+    // What an editor is to write: the journal has it already, the disk may have it only after a look has passed the
+    // journal by. Invariant: at most `MAX_AWAITED`.
+    awaited: HashMap<String, FileState>,
 }
 
 /// Whether the system is asked to tell what changes.
@@ -116,7 +123,8 @@ impl Workspace {
         let _lock = journal.lock()?;
         store(journal, &observation)?;
         let seen = newest(journal)?;
-        *lookout = Lookout { observer: Some(observer), watch, is_behind: false, seen };
+        let awaited = std::mem::take(&mut lookout.awaited);
+        *lookout = Lookout { observer: Some(observer), watch, is_behind: false, seen, awaited };
         Ok(Started { report: observation.report, not_watched })
     }
 
@@ -190,7 +198,7 @@ impl Lookout {
         let mut batch = Batch::default();
         let mut changes = Vec::new();
         let mut failed = None;
-        let (at, seen_until) = (now(), self.seen);
+        let (at, until) = (now(), Until { seen: self.seen, awaited: &self.awaited });
         let mut sink = |event: Event<'_>| {
             let (seen, bytes) = match event {
                 Event::Progress(files) => return progress(files),
@@ -205,7 +213,7 @@ impl Lookout {
             let bytes = bytes.filter(|_| !secret);
             let size = bytes.as_ref().map_or(0, Vec::len);
             let found = Found { seen: seen.clone(), bytes };
-            let record = |found: &[Found]| record(journal, found, origin, at, seen_until, &mut changes);
+            let record = |found: &[Found]| record(journal, found, origin, at, until, &mut changes);
             flow(batch.add(found, size, record), &mut failed)
         };
         let observation = match dirty {
@@ -213,19 +221,35 @@ impl Lookout {
             Dirty::Paths(paths) => observer.scan_paths(roots, &paths, now_ns(), &mut sink),
         };
         let recorded = failed.map_or_else(
-            || batch.flush(|found: &[Found]| record(journal, found, origin, at, seen_until, &mut changes)),
+            || batch.flush(|found: &[Found]| record(journal, found, origin, at, until, &mut changes)),
             Err,
         );
         recorded.and_then(|()| store(journal, &observation))?;
         self.seen = newest(journal)?;
         self.is_behind = false;
-        let changed = observation.changes.into_iter().map(|seen| seen.path).collect();
+        let changed: Vec<String> = observation.changes.into_iter().map(|seen| seen.path).collect();
+        changed.iter().for_each(|path| self.is_there(path));
         Ok((Observed { changes, renamed: observation.renamed, report: observation.report }, changed))
+    }
+
+    /// Takes note of what an editor is about to write, so that it is not found as a change, however late it comes.
+    pub(super) fn awaits(&mut self, path: &str, file: FileState) {
+        let has_room = self.awaited.len() < MAX_AWAITED || self.awaited.contains_key(path);
+        if has_room {
+            self.awaited.insert(path.to_owned(), file);
+        }
+    }
+
+    /// Takes note that a write of an editor is there, or will not come.
+    pub(super) fn is_there(&mut self, path: &str) {
+        self.awaited.remove(path);
     }
 
     /// Takes note of what the engine wrote itself, so that it is not found as a change.
     pub(super) fn expect(&mut self, path: &str, file: Option<(Stamp, &[u8])>) {
+        self.is_there(path);
         let Some(observer) = &mut self.observer else { return };
+        observer.expect_rules(path, file.map(|(_, bytes)| bytes));
         match file {
             Some((stamp, bytes)) => {
                 observer.expect(path, Known::new(stamp, Some(ContentHash::of(bytes)), now_ns()));
@@ -302,12 +326,19 @@ fn is_ours(seen: &Seen) -> bool {
     seen.path.rsplit('/').next().is_some_and(is_temp_name)
 }
 
+/// What the journal had at the last look, and what it had already and the disk had not.
+#[derive(Clone, Copy)]
+struct Until<'a> {
+    seen: Option<ChangeId>,
+    awaited: &'a HashMap<String, FileState>,
+}
+
 fn record(
     journal: &mut Journal,
     found: &[Found],
     origin: &dyn Fn(&str) -> Origin,
     at: Moment,
-    seen_until: Option<ChangeId>,
+    until: Until<'_>,
     changes: &mut Vec<ChangeId>,
 ) -> Result<(), FilesError> {
     let mut drafts = Vec::new();
@@ -315,8 +346,9 @@ fn record(
     for (Found { seen, bytes }, origin) in found.iter().zip(&origins) {
         // Another Bowline may have written the file since the last look: then this began with what that one left.
         let filter =
-            Filter { path: Some(&seen.path), after: seen_until, limit: Some(1), ..Filter::default() };
+            Filter { path: Some(&seen.path), after: until.seen, limit: Some(1), ..Filter::default() };
         let others = journal.changes(&filter)?.pop().map(|entry| entry.change.after);
+        let others = others.or_else(|| until.awaited.get(&seen.path).map(|file| Some(*file)));
         if others.is_some_and(|after| is_explained(after, seen)) {
             continue;
         }

@@ -3,18 +3,19 @@
 use std::fmt;
 use std::fs::File;
 
-use bowline_state::changes::{Change, FileState, Origin, Source};
+use bowline_state::changes::{Change, ContentHash, FileState, Origin, Source};
 use bowline_state::failure::quote;
 use bowline_state::paths::Access;
 use bowline_state::recovery::{self, Remains, Repair, Way, judge};
 
-use super::applying::{Bytes, Effect, NewFile, perform};
+use super::applying::steps::{Job, Steps};
+use super::applying::{Bytes, Effect, NewFile, Telling};
 use super::{Workspace, Writer, now};
 use crate::disk;
 use crate::error::FilesError;
 use crate::journal::{Draft, Journal, JournalError, Manner, Outcome, Pending, Side, SideContent};
 use crate::replace::{self, New, Old};
-use crate::roots::{Place, Roots};
+use crate::roots::{Denied, Place, Roots};
 
 /// An interrupted write, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +95,11 @@ impl Workspace {
         pending: &Pending,
     ) -> Option<recovery::Outcome> {
         let change = &pending.change;
-        let admitted = roots.admit(&change.path, Access::Write).ok()?;
+        let admitted = match roots.admit(&change.path, Access::Write) {
+            // What made room for a file may be all that is left of its directory.
+            Err(Denied::NotADirectory(_)) => return Some(without_directory(change)),
+            admitted => admitted.ok()?,
+        };
         // The name leads elsewhere by now, through a link.
         if admitted.canonical() != change.path {
             return None;
@@ -106,16 +111,22 @@ impl Workspace {
                 return Some(recovery::Outcome::Unknown);
             }
         };
-        let Some(place) = roots.place(&admitted).ok()? else {
-            return Some(if change.before.is_none() {
-                recovery::Outcome::Abandoned
-            } else {
-                recovery::Outcome::Unknown
-            });
-        };
+        let Some(place) = roots.place(&admitted).ok()? else { return Some(without_directory(change)) };
         let cap = self.inner.settings.max_write;
-        let current = contents(&place, place.leaf(), cap).ok()?;
         let temp_file = temp.map_or(Ok(None), |temp| contents(&place, temp, cap)).ok()?;
+        if place.is_directory() {
+            // The file is not coming back here. What still bears its temporary name is in the journal, or is put there.
+            let left = temp.zip(temp_file.as_ref().map(|(_, bytes)| bytes));
+            let is_removed = left.is_none_or(|(temp, bytes)| {
+                let hash = Some(ContentHash::of(bytes));
+                let is_known =
+                    [change.before, change.after].iter().any(|side| side.map(|side| side.hash) == hash);
+                (is_known || keep(writer, &change.path, Some(bytes), None))
+                    && replace::remove(&place, temp, &self.inner.calls).is_ok()
+            });
+            return is_removed.then(|| without_directory(change));
+        }
+        let current = contents(&place, place.leaf(), cap).ok()?;
         // Without both texts nothing can be told, and nothing is touched.
         let journal = &writer.journal;
         let (before, after) = (kept(journal, change.before)?, kept(journal, change.after)?);
@@ -162,7 +173,7 @@ impl Workspace {
             Manner::InPlace => ("", true),
             Manner::Found => return false,
         };
-        let effect = || -> Option<(Effect, Place)> {
+        let effect = || -> Option<Effect> {
             let admitted = roots.admit(&change.path, Access::Write).ok()?;
             let current = self.load(roots, &admitted).ok()?;
             let before = kept(&writer.journal, change.before)?;
@@ -179,17 +190,25 @@ impl Workspace {
             if !is_before || matches!(before, Kept::Lost) {
                 return None;
             }
-            let place = roots.create_place(&admitted, &self.inner.calls).ok()?;
-            Some((Effect { admitted, current, new, reverses: Vec::new() }, place))
+            Some(Effect { admitted, current, new, reverses: Vec::new() })
         };
-        let Some((effect, place)) = effect() else { return false };
+        let Some(effect) = effect() else { return false };
         let mut late = Vec::new();
-        let calls = &self.inner.calls;
-        let done = perform(&effect, &place, temp, in_place, calls, &mut late).is_ok()
-            && (effect.new.is_some() || replace::remove(&place, temp, calls).is_ok());
+        let jobs = [Job { effect: &effect, temp, in_place }];
+        let done = Steps::new(roots, &self.inner.calls, &jobs, Telling(None), &mut late).run();
+        let done = done.is_ok_and(|done| done.iter().all(|done| done.is_clean));
         let brought =
-            late.into_iter().all(|late| self.bring_in(writer, roots, &effect.admitted, late).is_ok());
+            late.into_iter().all(|(_, late)| self.bring_in(writer, roots, &effect.admitted, late).is_ok());
         done && brought
+    }
+}
+
+/// Says what became of a change of a file that cannot be there: its directory is gone, or one has its name.
+fn without_directory(change: &Change) -> recovery::Outcome {
+    match (&change.before, &change.after) {
+        (_, None) => recovery::Outcome::Done,
+        (None, Some(_)) => recovery::Outcome::Abandoned,
+        (Some(_), Some(_)) => recovery::Outcome::Unknown,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a workspace shows beside its files, and that it is another now: open documents and diagnostics.
+//! What a workspace shows beside its files, and that it is another now: open documents, diagnostics, changes taken back.
 //!
 //! [`DocumentEvent`](super::DocumentEvent) tells an editor what to change in what it shows. This tells whoever only reads:
 //! also of what the editor itself did.
@@ -19,6 +19,8 @@ pub enum SharedNews {
     Documents,
     /// What is known to be wrong in a file.
     Diagnostics(String),
+    /// Which changes hold: some were taken back, or done again.
+    Changes,
 }
 
 /// Where news is told.
@@ -39,7 +41,7 @@ impl Bell {
 }
 
 impl Workspace {
-    /// Tells from now on which documents and diagnostics are others. Who falls behind is told how much was missed, and
+    /// Tells from now on which documents and diagnostics are others, and that changes were taken back. Who falls behind is told how much was missed, and
     /// looks at everything.
     #[must_use]
     pub fn shared_news(&self) -> Receiver<SharedNews> {

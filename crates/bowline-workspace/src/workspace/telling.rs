@@ -10,7 +10,7 @@ use bowline_state::undo::{self, Selection};
 use indexmap::IndexMap;
 
 use super::Workspace;
-use super::undoing::{Kept, at_hand, by_own_name, kept, take_back_all};
+use super::undoing::{Kept, at_hand, by_own_name, is_kept, kept, take_back_all};
 use crate::error::FilesError;
 use crate::journal::{Entry, Filter, Journal, Outcome};
 
@@ -195,6 +195,14 @@ impl Workspace {
             Ok(bytes.and_then(|bytes| text::decode(bytes).ok()).map(|decoded| decoded.text))
         };
         Ok((text(entry.change.before)?, text(entry.change.after)?))
+    }
+
+    /// Says whether the texts of a change are kept, to take it back with.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn keeps(&self, change: &Change) -> Result<bool, FilesError> {
+        is_kept(&self.writer().journal, change)
     }
 
     /// Returns the hunks of a change in the order in which [`Selection`] counts them. A patch shows several as one where

@@ -14,6 +14,7 @@ use indexmap::IndexMap;
 use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied, Telling};
 use super::documents::{DocumentEvent, Documents};
 use super::editor::beside;
+use super::sharing::SharedNews;
 use super::writing::{encode, settle_document};
 use super::{Session, Workspace, Writer, now};
 use crate::error::FilesError;
@@ -186,11 +187,13 @@ impl Session {
         match self.take_back_files(&mut writer, &by_file, &meant) {
             Ok(rest) => {
                 files.extend(rest);
+                workspace.inner.bell.tell(SharedNews::Changes);
                 Ok(TakenBack { files, left })
             }
+            Err(error) if self.fill_room(&mut writer, &files, &meant) => Err(error),
             Err(error) => {
-                self.fill_room(&mut writer, &files, &meant);
-                Err(error)
+                let path = files.first().map(|cleared| cleared.path.clone()).unwrap_or_default();
+                Err(FilesError::HalfTakenBack { path, why: error.to_string() })
             }
         }
     }
@@ -372,7 +375,7 @@ pub(super) fn at_hand(bytes: Vec<u8>, mode: u32) -> Kept {
 }
 
 /// Says whether the texts of a change are there to take it back with.
-fn is_kept(journal: &Journal, change: &Change) -> Result<bool, FilesError> {
+pub(super) fn is_kept(journal: &Journal, change: &Change) -> Result<bool, FilesError> {
     for state in [change.before, change.after].into_iter().flatten() {
         if !journal.has(&state.hash)? {
             return Ok(false);

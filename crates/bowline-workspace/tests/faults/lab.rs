@@ -41,10 +41,19 @@ impl Told {
     pub(crate) fn of<T>(result: &Result<T, FilesError>) -> Self {
         match result {
             Ok(_) => Self::Done,
-            Err(FilesError::Interrupted { .. }) => Self::Interrupted,
+            Err(FilesError::Interrupted { .. } | FilesError::HalfTakenBack { .. }) => Self::Interrupted,
             Err(_) => Self::Failed,
         }
     }
+}
+
+/// How the files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Old,
+    /// Those that go first are new, the others old.
+    Between,
+    New,
 }
 
 /// Where it happens.
@@ -199,8 +208,10 @@ impl Lab {
     /// Lets a user write to every file before the workspace is opened again, and says whether that was touched.
     pub(crate) fn verify_user_first(&self, scenario: &Scenario) -> Result<(), String> {
         let text = |subject: &Subject| format!("a user's own {}\n", subject.path);
-        let reachable =
-            |subject: &&Subject| Path::new(&self.path(subject.path)).parent().is_some_and(Path::exists);
+        let reachable = |subject: &&Subject| {
+            let path = PathBuf::from(self.path(subject.path));
+            path.parent().is_some_and(Path::is_dir) && !path.is_dir()
+        };
         let subjects: Vec<_> = scenario.subjects.iter().filter(reachable).collect();
         subjects.iter().for_each(|subject| self.user_writes(subject.path, &text(subject)));
         let opened =
@@ -223,17 +234,21 @@ impl Lab {
     }
 
     fn judge(&self, scenario: &Scenario, workspace: &Workspace, told: Told) -> Result<(), String> {
-        let is_new = self.look(scenario)?;
-        self.agree(scenario, workspace, is_new)?;
-        match told {
-            Told::Done if !is_new => return Err("it was told to be done and is not".into()),
-            Told::Failed if is_new => return Err("it was told to have failed and is done".into()),
-            Told::Done | Told::Failed | Told::Interrupted | Told::Nothing => {}
+        let state = self.look(scenario)?;
+        self.agree(scenario, workspace, state)?;
+        match (told, state) {
+            (Told::Done, State::Old | State::Between) => {
+                return Err("it was told to be done and is not".into());
+            }
+            (Told::Failed, State::New | State::Between) => {
+                return Err("it was told to have failed and is done".into());
+            }
+            (Told::Done | Told::Failed | Told::Interrupted | Told::Nothing, _) => {}
         }
-        if !is_new {
+        if state != State::New {
             guarded("preparing again", || (scenario.prepare)(self, workspace))?;
             (scenario.act)(self, workspace).map_err(|error| format!("trying again: {error}"))?;
-            self.expect_state(scenario, workspace, true, "after trying again")?;
+            self.expect_state(scenario, workspace, State::New, "after trying again")?;
         }
         let session = workspace.session("s");
         let selection = (scenario.selection)(self);
@@ -242,33 +257,33 @@ impl Lab {
         let redo = || session.redo(&selection, &turn);
         let back = if scenario.back == Back::Undo { undo() } else { redo() };
         back.map_err(|error| format!("taking it back: {error}"))?;
-        self.expect_bytes(scenario, false, "after taking it back")?;
+        self.expect_bytes(scenario, State::Old, "after taking it back")?;
         let again = if scenario.back == Back::Undo { redo() } else { undo() };
         again.map_err(|error| format!("doing it again: {error}"))?;
-        self.expect_bytes(scenario, true, "after doing it again")
+        self.expect_bytes(scenario, State::New, "after doing it again")
     }
 
     fn expect_state(
         &self,
         scenario: &Scenario,
         workspace: &Workspace,
-        new: bool,
+        state: State,
         when: &str,
     ) -> Result<(), String> {
-        self.expect_bytes(scenario, new, when)?;
-        self.agree(scenario, workspace, new).map_err(|why| format!("{when}: {why}"))
+        self.expect_bytes(scenario, state, when)?;
+        self.agree(scenario, workspace, state).map_err(|why| format!("{when}: {why}"))
     }
 
-    fn expect_bytes(&self, scenario: &Scenario, new: bool, when: &str) -> Result<(), String> {
+    fn expect_bytes(&self, scenario: &Scenario, expected: State, when: &str) -> Result<(), String> {
         match self.look(scenario) {
-            Ok(is_new) if is_new == new => Ok(()),
-            Ok(is_new) => Err(format!("{when} the files are {}", if is_new { "new" } else { "old" })),
+            Ok(state) if state == expected => Ok(()),
+            Ok(state) => Err(format!("{when} the files are {state:?}")),
             Err(why) => Err(format!("{when}: {why}")),
         }
     }
 
-    /// Says whether all files are new, or all are old. Anything else is an error.
-    fn look(&self, scenario: &Scenario) -> Result<bool, String> {
+    /// Says whether all files are new, or all are old, or those that go first are new. Anything else is an error.
+    fn look(&self, scenario: &Scenario) -> Result<State, String> {
         let mut states = Vec::new();
         for subject in scenario.subjects {
             let path = self.path(subject.path);
@@ -301,18 +316,33 @@ impl Lab {
             return Err(format!("these stay behind: {temps:?}"));
         }
         match states.iter().filter(|new| **new).count() {
-            0 => Ok(false),
-            count if count == states.len() => Ok(true),
+            0 => Ok(State::Old),
+            count if count == states.len() => Ok(State::New),
+            count if count == scenario.first && states[..count].iter().all(|new| *new) => Ok(State::Between),
             _ => Err(format!("some files are new and some are old: {states:?}")),
         }
     }
 
     /// Says whether the journal tells of the operation exactly if it was done.
-    fn agree(&self, scenario: &Scenario, workspace: &Workspace, is_new: bool) -> Result<(), String> {
+    fn agree(&self, scenario: &Scenario, workspace: &Workspace, state: State) -> Result<(), String> {
         let all = changes(workspace, &Selection::default());
-        for subject in scenario.subjects {
+        for (at, subject) in scenario.subjects.iter().enumerate() {
+            let is_new = state == State::New || state == State::Between && at < scenario.first;
             let path = self.path(subject.path);
-            let later = all.iter().filter(|(id, changed, ..)| *id > self.before && *changed == path);
+            let mut later = all.iter().filter(|(id, changed, ..)| *id > self.before && *changed == path);
+            if at < scenario.first {
+                // It may have gone and come back, and gone again.
+                let last = later.next_back();
+                let text = if is_new { subject.new } else { subject.old };
+                let is_told = last.map_or(!is_new, |(_, _, in_effect, uncertain, after)| {
+                    let is_right = *after == text.map(|text| ContentHash::of(text.as_bytes()));
+                    is_right && !uncertain && (*in_effect || !is_new)
+                });
+                if !is_told {
+                    return Err(format!("{}: {state:?}, and the journal says {last:?}", subject.path));
+                }
+                continue;
+            }
             let mut listed = 0;
             for (id, _, in_effect, uncertain, after) in later {
                 if *uncertain {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 
 use bowline_state::lines::Window;
 use bowline_state::undo::{Selection, Who};
@@ -57,6 +58,8 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) target: Target,
     pub(crate) subjects: &'static [Subject],
+    /// So many of the files are changed first, all or none, and then the rest. None: all of them at once.
+    pub(crate) first: usize,
     /// Another name of the first file.
     pub(crate) link: Option<&'static str>,
     /// Changes that are in the journal before, through the engine.
@@ -119,6 +122,7 @@ const REPLACE: Scenario = Scenario {
     name: "replace",
     target: Target::Operation,
     subjects: &[Subject { path: "a.txt", old: Some(OLD), new: Some(NEW), mode: Some(0o640) }],
+    first: 0,
     link: None,
     set_up: nothing,
     prepare: |lab, workspace| see(lab, workspace, "a.txt"),
@@ -219,6 +223,51 @@ const REDO: Scenario = Scenario {
     ..UNDO
 };
 
+/// What is in the way goes first, as a group of its own, and then the directory.
+const FILE_BACK: Scenario = Scenario {
+    name: "undo where a file became a directory",
+    subjects: &[
+        Subject { path: "x/deep/b.txt", old: Some(OTHER), new: None, mode: None },
+        Subject { path: "x/c.txt", old: Some(ADDED), new: None, mode: None },
+        Subject { path: "x", old: None, new: Some(OLD), mode: None },
+        Subject { path: "a.txt", old: Some(NEW), new: Some(OLD), mode: Some(0o640) },
+    ],
+    first: 2,
+    set_up: |lab, workspace| {
+        lab.user_removes_all("x");
+        lab.user_writes("x", OLD);
+        lab.user_writes("a.txt", OLD);
+        let session = workspace.session("s");
+        write(lab, workspace, 1, "a.txt", NEW).expect("nothing fails yet");
+        session.delete(&lab.path("x"), &session.origin(Some(1), None)).expect("nothing fails yet");
+        write(lab, workspace, 1, "x/deep/b.txt", OTHER).expect("nothing fails yet");
+        write(lab, workspace, 1, "x/c.txt", ADDED).expect("nothing fails yet");
+    },
+    ..UNDO
+};
+
+const DIRECTORY_BACK: Scenario = Scenario {
+    name: "undo where a directory became a file",
+    subjects: &[
+        Subject { path: "x", old: Some(NEW), new: None, mode: None },
+        Subject { path: "x/deep/b.txt", old: None, new: Some(OTHER), mode: None },
+        Subject { path: "x/c.txt", old: None, new: Some(ADDED), mode: None },
+    ],
+    first: 1,
+    set_up: |lab, workspace| {
+        lab.user_removes_all("x");
+        lab.user_writes("x/deep/b.txt", OTHER);
+        lab.user_writes("x/c.txt", ADDED);
+        let session = workspace.session("s");
+        for name in ["x/deep/b.txt", "x/c.txt"] {
+            session.delete(&lab.path(name), &session.origin(Some(1), None)).expect("nothing fails yet");
+        }
+        lab.user_removes_all("x");
+        write(lab, workspace, 1, "x", NEW).expect("nothing fails yet");
+    },
+    ..UNDO
+};
+
 const SAVE: Scenario = Scenario {
     name: "save a document",
     prepare: |lab, workspace| {
@@ -259,6 +308,8 @@ pub(crate) fn all() -> Vec<Scenario> {
         DELETE,
         UNDO,
         REDO,
+        FILE_BACK,
+        DIRECTORY_BACK,
         SAVE,
         PRUNE,
         recovery("recover a half-written temporary file", REPLACE, Call::Write),
@@ -271,6 +322,8 @@ pub(crate) fn all() -> Vec<Scenario> {
         recovery("recover a deletion", DELETE, Call::SyncDirectory),
         recovery("recover half an undo", UNDO, Call::Exchange),
         recovery("recover half a redo", REDO, Call::Rename),
+        recovery("recover half the way to a file", FILE_BACK, Call::Rename),
+        recovery("recover half the way to a directory", DIRECTORY_BACK, Call::Rename),
     ]
 }
 
@@ -292,7 +345,15 @@ pub(crate) fn lay_out(lab: &Lab, scenario: &Scenario) {
 impl Lab {
     /// Writes a file as a user's editor does that knows nothing of Bowline.
     pub(crate) fn user_writes(&self, path: &str, text: &str) {
-        fs::write(self.path(path), text).expect("the lab is writable");
+        let path = PathBuf::from(self.path(path));
+        fs::create_dir_all(path.parent().expect("it is in the lab")).expect("the lab is writable");
+        fs::write(path, text).expect("the lab is writable");
+    }
+
+    /// Removes a file, or a directory with all that is in it.
+    fn user_removes_all(&self, path: &str) {
+        let path = self.path(path);
+        fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path)).expect("the lab is writable");
     }
 
     fn user_removes(&self, path: &str) {

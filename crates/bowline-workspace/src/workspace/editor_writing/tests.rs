@@ -79,3 +79,34 @@ fn what_an_editor_did_not_write_is_in_effect_no_more() {
     session.undo(&selection, &Origin::default()).unwrap();
     assert_eq!(project.read("a").as_deref(), Some("agent\n"));
 }
+
+#[test]
+fn what_an_editor_writes_after_the_next_look_is_no_second_change() {
+    let project = Project::new(&[("a", "disk\n")]);
+    let session = project.workspace.session("s");
+    let path = project.path("a");
+    session.editor_writes(&path, Some("typed\n"), "agent\n", &agent()).unwrap();
+    // The editor takes its time, and others have the disk looked at.
+    assert_eq!(project.observe(&agent()), 0);
+    project.write("a", "agent\n");
+    assert_eq!(project.observe(&agent()), 0);
+    assert_eq!(told(&project), ["nobody Written 5->6", "s Written 6->6"]);
+    // Once it was there, the same text again is a change.
+    project.write("a", "user\n");
+    assert_eq!(project.observe(&Origin::default()), 1);
+    project.write("a", "agent\n");
+    assert_eq!(project.observe(&Origin::default()), 1);
+}
+
+#[test]
+fn a_write_that_was_undone_is_awaited_no_more() {
+    let project = Project::new(&[("a", "disk\n")]);
+    let session = project.workspace.session("s");
+    let path = project.path("a");
+    session.editor_writes(&path, Some("disk\n"), "agent\n", &agent()).unwrap();
+    let write = session.editor_writes(&path, Some("agent\n"), "refused\n", &agent()).unwrap();
+    session.editor_did_not_write(&write, &agent()).unwrap();
+    assert_eq!(project.observe(&agent()), 0);
+    project.write("a", "refused\n");
+    assert_eq!(project.observe(&agent()), 1);
+}

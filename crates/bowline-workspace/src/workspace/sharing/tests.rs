@@ -2,6 +2,7 @@
 
 use bowline_state::changes::Origin;
 use bowline_state::diagnostics::{Diagnostic, Range, Severity};
+use bowline_state::undo::Selection;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 
@@ -20,6 +21,7 @@ fn told(project: &Project, news: &mut Receiver<SharedNews>) -> Vec<String> {
         Ok(SharedNews::Document(path)) => Some(format!("text of {}", name(path))),
         Ok(SharedNews::Documents) => Some("documents".to_owned()),
         Ok(SharedNews::Diagnostics(path)) => Some(format!("diagnostics of {}", name(path))),
+        Ok(SharedNews::Changes) => Some("changes".to_owned()),
         Err(TryRecvError::Lagged(missed)) => Some(format!("missed {missed}")),
         Err(TryRecvError::Empty | TryRecvError::Closed) => None,
     })
@@ -68,4 +70,18 @@ fn diagnostics_are_told_of_and_who_sleeps_is_told_how_much_was_missed() {
     }
     let all = told(&project, &mut news);
     assert_eq!((all[0].as_str(), all.len()), ("missed 2", MAX_NEWS + 1));
+}
+
+#[test]
+fn what_is_taken_back_or_done_again_is_told_of_and_what_cannot_be_is_not() {
+    let project = Project::new(&[("a", "one\n")]);
+    let (workspace, path) = (&project.workspace, project.path("a"));
+    let mut news = workspace.shared_news();
+    workspace.undo(&Selection::default()).unwrap_err();
+    workspace.session("s").write(&path, "two\n", &Origin::default()).unwrap();
+    assert_eq!(told(&project, &mut news), Vec::<String>::new());
+    workspace.undo(&Selection::default()).unwrap();
+    assert_eq!(told(&project, &mut news), ["changes"]);
+    workspace.redo(&Selection::default()).unwrap();
+    assert_eq!(told(&project, &mut news), ["changes"]);
 }

@@ -1,0 +1,143 @@
+//! Entries that wait for each other are appended together, and each is answered for by itself.
+
+use std::fs;
+use std::sync::Arc;
+use std::thread;
+
+use bowline_state::audit::{Action, Subject};
+use bowline_state::changes::Moment;
+use tempfile::TempDir;
+
+use super::*;
+
+fn entry(number: usize) -> Entry {
+    let mut entry = Entry::new(Moment(0), Action::Write);
+    entry.subject = Subject::Text(format!("entry {number}"));
+    entry
+}
+
+struct Lab {
+    root: TempDir,
+}
+
+impl Lab {
+    fn new() -> Self {
+        Self { root: TempDir::new().unwrap() }
+    }
+
+    fn places(&self) -> (PathBuf, PathBuf) {
+        (self.root.path().join("log"), self.root.path().join("anchor"))
+    }
+
+    fn open(&self, max_file_bytes: u64) -> AuditLog {
+        let settings = Settings { max_file_bytes, ..Settings::default() };
+        let (directory, anchor) = self.places();
+        AuditLog::open(&directory, &anchor, settings).unwrap()
+    }
+
+    fn writer(&self, max_file_bytes: u64) -> Writer {
+        let settings = Settings { max_file_bytes, ..Settings::default() };
+        let (directory, anchor) = self.places();
+        Writer::open(&directory, &anchor, settings).unwrap()
+    }
+
+    /// What verifying finds, and how many files and lines there are.
+    fn state(&self) -> (String, usize, usize) {
+        let (directory, anchor) = self.places();
+        let report = verify(&directory, &anchor).unwrap();
+        let found = report.findings.iter().map(|finding| format!("{finding}\n")).collect();
+        let files: Vec<_> = fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path()).collect();
+        let lines = files.iter().map(|file| fs::read_to_string(file).unwrap().lines().count()).sum();
+        (found, files.len(), lines)
+    }
+}
+
+fn append_all(writer: &mut Writer, count: usize) -> Vec<String> {
+    let entries: Vec<Entry> = (0..count).map(entry).collect();
+    let outcomes = writer.append_all(&entries.iter().collect::<Vec<_>>());
+    let word =
+        |outcome: Result<u64, AuditError>| outcome.map_or_else(|_| "no".to_owned(), |seq| seq.to_string());
+    outcomes.into_iter().map(word).collect()
+}
+
+#[test]
+fn whoever_waits_for_the_writer_is_served_by_who_gets_there_first() {
+    let lab = Lab::new();
+    let log = Arc::new(lab.open(1 << 20));
+    let writer = log.writer();
+    let waiting: Vec<_> = (0..100)
+        .map(|number| {
+            let log = log.clone();
+            thread::spawn(move || log.append(&entry(number)).unwrap())
+        })
+        .collect();
+    while log.waiting.count() < 100 {
+        thread::yield_now();
+    }
+    drop(writer);
+    let mut numbers: Vec<u64> = waiting.into_iter().map(|thread| thread.join().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=100).collect::<Vec<u64>>());
+    assert_eq!(log.waiting.count(), 0);
+    // Each is told the number of its own entry.
+    assert_eq!(lab.state(), (String::new(), 1, 100));
+}
+
+#[test]
+fn each_is_told_the_number_of_its_own_entry() {
+    let lab = Lab::new();
+    let waiting = Waiting::default();
+    let places: Vec<_> = (0..3).map(|number| waiting.add(&entry(number))).collect();
+    let mut writer = lab.writer(1 << 20);
+    let mut groups = Vec::new();
+    for (at, place) in places.iter().enumerate().rev() {
+        let number = waiting.serve(place, |entries| {
+            groups.push(entries.len());
+            writer.append_all(entries)
+        });
+        assert_eq!(number.unwrap(), at as u64 + 1);
+    }
+    assert_eq!(groups, [3], "one write for all");
+    let log = fs::read_to_string(lab.places().0.join(place::name(1))).unwrap();
+    let texts: Vec<bool> =
+        log.lines().enumerate().map(|(at, line)| line.contains(&format!("\"entry {at}\""))).collect();
+    assert_eq!(texts, [true; 3]);
+}
+
+#[test]
+fn a_group_goes_on_in_the_next_file() {
+    let lab = Lab::new();
+    let mut writer = lab.writer(2000);
+    let first = append_all(&mut writer, 20);
+    assert_eq!(first, (1..=20).map(|seq| seq.to_string()).collect::<Vec<_>>());
+    let (found, files, lines) = lab.state();
+    assert_eq!((found.as_str(), lines), ("", 20));
+    assert!(files > 2, "{files}");
+    assert_eq!(append_all(&mut writer, 3), ["21", "22", "23"]);
+    assert_eq!(lab.state().0, "");
+}
+
+#[test]
+fn several_logs_append_groups_to_one_chain() {
+    let lab = Lab::new();
+    let (mut one, mut other) = (lab.writer(4000), lab.writer(4000));
+    assert_eq!(append_all(&mut one, 3), ["1", "2", "3"]);
+    assert_eq!(append_all(&mut other, 9), ["4", "5", "6", "7", "8", "9", "10", "11", "12"]);
+    assert_eq!(append_all(&mut one, 2), ["13", "14"]);
+    assert_eq!(lab.state().0, "");
+}
+
+#[test]
+fn a_write_that_fails_fails_what_was_in_it_and_nothing_else() {
+    let lab = Lab::new();
+    // Of some 300 bytes each, so that a few go into a file.
+    let mut writer = lab.writer(2000);
+    assert_eq!(append_all(&mut writer, 1), ["1"]);
+    writer.break_log();
+    let outcomes = append_all(&mut writer, 10);
+    let failed = outcomes.iter().take_while(|outcome| *outcome == "no").count();
+    assert!((1..10).contains(&failed), "{outcomes:?}");
+    let rest: Vec<String> = (2..12 - failed).map(|seq| seq.to_string()).collect();
+    assert_eq!(outcomes[failed..], rest, "the numbers go on where they were");
+    assert_eq!(lab.state().0, "");
+}
