@@ -300,7 +300,8 @@ impl Host {
         self.offer
     }
 
-    /// Returns the workspace: documents, changes, undo.
+    /// Returns the workspace: documents, changes, undo, and what an editor knows to be wrong in its files
+    /// ([`Workspace::share_diagnostics`]), which clients of an MCP server over it read and hear of.
     #[must_use]
     pub fn workspace(&self) -> &Workspace {
         &self.shared.workspace

@@ -6,48 +6,26 @@ use std::sync::atomic::Ordering;
 
 use bowline_state::accumulator::ToolCallView;
 use bowline_state::audit::{Action, By, Decision};
-use bowline_state::changes::{ChangeId, Origin};
+use bowline_state::changes::Origin;
+use bowline_state::display;
 use bowline_state::failure::Failure;
+pub use bowline_state::passing::{Act, Judged};
 use bowline_state::permission::Verdict;
 use bowline_state::schema::v1::{
-    PermissionOption, RequestPermissionOutcome, RequestPermissionResponse, SessionId, StopReason, ToolCallId,
+    PermissionOption, RequestPermissionOutcome, SessionId, StopReason, ToolCallId,
 };
+pub use bowline_state::watching::Found;
 
 use super::LocalSession;
 use crate::error::HostError;
 use crate::front_end::Event;
 use crate::host::Host;
-pub use crate::operations::passing::Act;
 use crate::operations::passing::{self, Ruled};
 use crate::operations::{self, Operating, blocking};
 use crate::session::Counted;
 
 /// So many permission requests are known that another client has still to answer; the oldest go.
 const MAX_ASKED: usize = 256;
-
-/// What rules alone say to a permission request.
-#[derive(Debug)]
-pub enum Judged {
-    /// They decide, and this is the answer.
-    Answered(RequestPermissionResponse),
-    /// A person decides: the other client asks, and [`LocalSession::permitted`] is told what came of it.
-    Ask,
-}
-
-/// A change that was found on disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// As the journal knows it.
-    pub change: ChangeId,
-    /// The file's own name.
-    pub path: String,
-    /// The call that it was laid to, if one was.
-    pub call: Option<String>,
-    /// The text before; none if there was no file, or it is no text or not kept.
-    pub before: Option<String>,
-    /// The text after, likewise.
-    pub after: Option<String>,
-}
 
 /// What was asked for, and is for another client to answer.
 #[derive(Default)]
@@ -205,12 +183,7 @@ impl LocalSession {
         call: &ToolCallId,
         outcome: RequestPermissionOutcome,
     ) -> Result<(), Failure> {
-        let asked = {
-            let mut asked = self.inner.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            let at = asked.0.iter().position(|asked| asked.request.call.as_deref() == Some(&*call.0));
-            at.and_then(|at| asked.0.remove(at))
-        };
-        let Some(Asked { mut operating, request, options }) = asked else { return Ok(()) };
+        let Some(Asked { mut operating, request, options }) = self.asked(call) else { return Ok(()) };
         let is_yes = Verdict::of(&options, &outcome).is_ok_and(|verdict| verdict.is_approved());
         let approvals = self.inner.held.shared.approvals.clone();
         blocking(move || {
@@ -222,6 +195,30 @@ impl LocalSession {
             Ok(())
         })
         .await?
+    }
+
+    /// Notes that a permission request was answered with yes and nobody was asked, because what it is for asks by itself.
+    /// Nothing is granted by it.
+    ///
+    /// # Errors
+    /// Fails if it cannot be recorded.
+    pub async fn left_to_tool(&self, call: &ToolCallId) -> Result<(), Failure> {
+        let Some(Asked { mut operating, request, .. }) = self.asked(call) else { return Ok(()) };
+        let title = display::line(&request.title, 200);
+        let text = format!("allowed {title}, and nobody was asked: the tool asks by itself");
+        self.inner.held.show(Event::Notice { text: &text });
+        blocking(move || {
+            operating.entry().by = By::Nobody;
+            operating.entry().reason = Some("the tool asks by itself".to_owned());
+            operating.record(Decision::Allowed)
+        })
+        .await?
+    }
+
+    fn asked(&self, call: &ToolCallId) -> Option<Asked> {
+        let mut asked = self.inner.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = asked.0.iter().position(|asked| asked.request.call.as_deref() == Some(&*call.0));
+        at.and_then(|at| asked.0.remove(at))
     }
 
     /// Lets something pass that the other client will do, or says why not. Asks a person where the rules want it.

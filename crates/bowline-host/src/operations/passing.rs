@@ -8,11 +8,12 @@ use bowline_state::claims::NewText;
 use bowline_state::display;
 use bowline_state::failure::Failure;
 use bowline_state::operation::{Kind, Operation, Target};
+use bowline_state::passing::Act;
 use bowline_state::question::{Item, Occasion};
 use bowline_state::schema::v1::{PermissionOption, RequestPermissionResponse};
 use bowline_state::terminal;
 use bowline_workspace::approvals::Request;
-use bowline_workspace::terminals::{Asked, looked_at};
+use bowline_workspace::terminals::looked_at;
 
 use super::permission::{Written, allowed, asked, denied, on_file, why_not, write};
 use super::terminals::deed;
@@ -22,25 +23,6 @@ use crate::session::Held;
 
 /// A text that is larger is not shown to whoever is asked.
 const MAX_TEXT: usize = 8 << 20;
-
-/// What an agent asks another client for.
-#[derive(Debug, Clone)]
-pub enum Act {
-    /// To read a file.
-    Read {
-        /// As the agent names it.
-        path: String,
-    },
-    /// To write a file.
-    Write {
-        /// As the agent names it.
-        path: String,
-        /// The whole text.
-        content: String,
-    },
-    /// To run a command.
-    Run(Asked),
-}
 
 /// What rules alone say to a permission request.
 pub(crate) enum Ruled {
