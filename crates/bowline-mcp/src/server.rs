@@ -18,8 +18,10 @@ use bowline_workspace::files::Files;
 use bowline_workspace::terminals::Terminals;
 
 mod asking;
+mod batches;
 mod commands;
 mod diagnosed;
+mod events;
 mod handler;
 mod http;
 mod lines;
@@ -32,12 +34,13 @@ mod specs;
 mod stdio;
 mod told;
 mod unreadable;
+mod visits;
 mod writing;
 
 pub use asking::{Client, Decision};
 pub use http::{HttpServer, HttpSettings};
 pub use resources::{Described, News, Resources, file_uri};
-pub use shelf::{CHANGES, DIAGNOSTICS, Shelf};
+pub use shelf::{CHANGES, DIAGNOSTICS, Shelf, always};
 pub use specs::Offer;
 pub use stdio::serve;
 

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_mcp::server::{
-    Advice, DIAGNOSTICS, Offer, Place, Resources, Server, Settings, Shelf, file_uri, serve,
+    Advice, CHANGES, DIAGNOSTICS, Offer, Place, Resources, Server, Settings, Shelf, file_uri, serve,
 };
 use bowline_state::diagnostics::{Diagnostic, Range, Severity};
+use bowline_state::undo::Selection;
 use bowline_workspace::files::LocalFiles;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::terminals::{self, LocalTerminals, Supervisor};
@@ -243,4 +244,16 @@ async fn what_an_editor_does_and_knows_is_heard_and_read() {
         ["bowline://diagnostics", "file://$ROOT/a.txt", "list"]
         {"files":[{"path":"$ROOT/a.txt","uri":"file://$ROOT/a.txt","stale":true,"diagnostics":[{"range":{"start":{"line":0,"character":0},"end":{"line":0,"character":0}},"severity":"error","message":"no such name"}],"leftOut":0}],"filesLeftOut":0}
         list"#]].assert_eq(&text);
+}
+
+#[tokio::test]
+#[allow(deprecated, reason = "the revisions that are spoken here subscribe so")]
+async fn what_is_taken_back_is_heard_of() {
+    let mut lab = Lab::new(Offer::Files).await;
+    lab.client.subscribe(SubscribeRequestParams::new(CHANGES)).await.unwrap();
+    lab.call("write_text_file", json!({ "path": "b.txt", "content": "new\n" })).await;
+    let changed = lab.resource(CHANGES).await;
+    assert!(changed.contains("+new"), "{changed}");
+    lab.workspace.undo(&Selection::default()).unwrap();
+    assert_eq!((lab.hear().await.as_str(), lab.resource(CHANGES).await.as_str()), (CHANGES, ""));
 }

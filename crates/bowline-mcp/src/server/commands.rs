@@ -14,7 +14,7 @@ use bowline_state::tooling::input::Fields;
 use bowline_state::tooling::output::{clip, since};
 use bowline_state::tooling::telling::warning;
 use bowline_workspace::terminals::{Asked, Shown, Terminals};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
 
 use super::Place;
@@ -293,7 +293,16 @@ fn told(
         "timedOut": matches!(waited, Waited::TimedOut),
         "truncated": truncated,
     });
+    let structured = known(structured);
     Done { text, structured: Some(structured), failed }
+}
+
+/// Leaves out what is not known: a field of two types is one that not every client can read.
+fn known(mut fields: Value) -> Value {
+    if let Some(fields) = fields.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    fields
 }
 
 fn how(exit: &Exit) -> String {
@@ -371,5 +380,6 @@ fn seen(background: &Background, shown: &Shown, how: String) -> Done {
         "truncated": has_gap,
         "id": name,
     });
+    let structured = known(structured);
     Done { text, structured: Some(structured), failed: false }
 }

@@ -55,12 +55,6 @@ impl<P: Place> Live<P> {
         sessions.push(Arc::downgrade(session));
     }
 
-    /// Returns how many are open.
-    pub(crate) fn count(&self) -> usize {
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.iter().filter(|session| session.strong_count() > 0).count()
-    }
-
     /// Closes every session, and returns when nothing of them runs.
     pub(crate) async fn close_all(&self) {
         let sessions: Vec<Arc<Session<P>>> = {

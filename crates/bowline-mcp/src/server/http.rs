@@ -20,8 +20,10 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rmcp::ErrorData;
 use rmcp::model::ServerJsonRpcMessage;
+use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::Serialize;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -29,8 +31,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::events::{WithoutData, without_empty_data};
 use super::handler::{Handler, Live};
-use super::{Place, Server, unreadable};
+use super::visits::{Opening, Stay, Visits};
+use super::{Place, Server, batches, unreadable};
 
 /// Where the server is.
 const PATH: &str = "/mcp";
@@ -38,7 +42,8 @@ const PATH: &str = "/mcp";
 /// So many connections are open at once; others wait to be accepted.
 const MAX_CONNECTIONS: usize = 128;
 
-/// So many sessions are open at once; others are refused.
+/// So many sessions are open at once. For another the one ends that nobody has used for longest; it is refused if all are in
+/// use.
 const MAX_SESSIONS: usize = 32;
 
 /// One message has at most so many bytes.
@@ -98,15 +103,18 @@ impl HttpServer {
         let hosts = allowed_hosts(address, &settings.hosts);
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(hosts.clone())
+            .with_allowed_origins(hosts.iter().map(|host| format!("http://{host}")))
             .enforce_origin_validation()
             .with_sse_keep_alive(Some(KEEP_ALIVE))
             .with_cancellation_token(end.child_token())
             .with_max_request_body_bytes(MAX_BODY);
         let its = live.clone();
         let handler = move || Ok(Handler::new(server.clone(), its.clone(), CancellationToken::new()));
+        let sessions = Arc::new(sessions);
         let front = Arc::new(Front {
-            service: StreamableHttpService::new(handler, Arc::new(sessions), config),
-            live: live.clone(),
+            service: StreamableHttpService::new(handler, sessions.clone(), config),
+            sessions,
+            visits: Visits::new(MAX_SESSIONS),
             token: settings.token,
             hosts,
             resumed: Arc::default(),
@@ -187,7 +195,8 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 /// What stands before the protocol.
 struct Front<P: Place> {
     service: StreamableHttpService<Handler<P>, LocalSessionManager>,
-    live: Arc<Live<P>>,
+    sessions: Arc<LocalSessionManager>,
+    visits: Arc<Visits>,
     token: String,
     hosts: Vec<String>,
     resumed: Arc<AtomicU64>,
@@ -218,18 +227,15 @@ impl<P: Place> Front<P> {
         if let Some(refusal) = refusal(request.headers(), request.uri().path(), &self.hosts, &self.token) {
             return refusal.answer();
         }
-        let is_new = request.method() == Method::POST && !request.headers().contains_key(SESSION);
-        if is_new && self.live.count() >= MAX_SESSIONS {
-            return Refusal::TooMany.answer();
-        }
         if request.headers().contains_key("last-event-id") {
             self.resumed.fetch_add(1, Ordering::Relaxed);
         }
         let gone = CancellationToken::new();
         let guard = gone.clone().drop_guard();
         request.extensions_mut().insert(Lifeline { gone, resumed: self.resumed.clone() });
+        let stay = session_of(request.headers()).map(|id| self.visits.enter(&id));
         match timeout(REQUEST_TIME, self.handle(request)).await {
-            Ok(response) => response.map(|body| held(body, guard)),
+            Ok(response) => response.map(|body| held(body, (guard, stay))),
             Err(_) => Refusal::TooSlow.answer(),
         }
     }
@@ -244,40 +250,90 @@ impl<P: Place> Front<P> {
             // The connection broke off.
             Err(_) => return Refusal::TooSlow.answer(),
         };
+        let session = session_of(&parts.headers);
+        let first: Option<Value> = (parts.method == Method::POST && session.is_none())
+            .then(|| serde_json::from_slice(&body).unwrap_or_default());
+        let hello = first.as_ref().filter(|message| message["method"] == "initialize");
+        let opening = match hello {
+            Some(_) => match self.room().await {
+                Some(opening) => Some(opening),
+                None => return Refusal::TooMany.answer(),
+            },
+            None => None,
+        };
+        let wanted = hello.and_then(|hello| hello["params"]["protocolVersion"].as_str());
+        let mut events = wanted.map(WithoutData::of).unwrap_or_default();
+        if let Some(id) = session {
+            events = self.visits.events(&id);
+            if !self.sessions.has_session(&id.as_str().into()).await.unwrap_or_default() {
+                self.visits.ended(&id);
+                return Refusal::Session.answer();
+            }
+            if parts.method == Method::DELETE {
+                self.visits.ended(&id);
+            }
+        }
         let is_json = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
-        let is_first = parts.method == Method::POST && !parts.headers.contains_key(SESSION);
         let response = self.service.handle(Request::from_parts(parts, Full::new(body.clone()))).await;
-        match response.status() {
-            StatusCode::UNSUPPORTED_MEDIA_TYPE if is_json => said(unreadable::answer(&body)),
-            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY if is_first => {
-                let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if let (Some(opening), Some(id)) = (opening, session_of(response.headers())) {
+            opening.opened(&id, events);
+        }
+        match (response.status(), first) {
+            (StatusCode::UNSUPPORTED_MEDIA_TYPE, _) if is_json => unread(&body),
+            (StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY, Some(message)) => {
                 let method = message["method"].as_str().unwrap_or_default();
                 said(Some(unreadable::too_early(method, unreadable::id_of(&message["id"]))))
             }
-            _ => response,
+            _ if events == WithoutData::Allowed => response,
+            _ => response.map(|body| body.map_frame(|frame| frame.map_data(without_empty_data)).boxed()),
         }
     }
+
+    /// Makes room for a session, if there is any to be made.
+    async fn room(&self) -> Option<Opening> {
+        let (opening, ends) = self.visits.open()?;
+        if let Some(ends) = ends {
+            // One that cannot be ended, or has by itself, is nobody's any more.
+            self.sessions.close_session(&ends.into()).await.ok();
+        }
+        Some(opening)
+    }
+}
+
+/// Returns which session headers name.
+fn session_of(headers: &HeaderMap) -> Option<String> {
+    headers.get(SESSION).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+/// Answers what cannot be read: each request of a batch by itself, in one array.
+fn unread(body: &[u8]) -> Answer {
+    let parts = batches::parts(body.trim_ascii()).unwrap_or_default();
+    let answers: Vec<ServerJsonRpcMessage> = parts.iter().filter_map(|part| batches::refused(part)).collect();
+    if answers.is_empty() { said(unreadable::answer(body)) } else { bad_request(&answers) }
 }
 
 /// Returns an answer of the protocol to what is none of its messages; what is no JSON at all is told so.
 fn said(answer: Option<ServerJsonRpcMessage>) -> Answer {
-    let answer = answer.unwrap_or_else(|| {
+    bad_request(&answer.unwrap_or_else(|| {
         ServerJsonRpcMessage::error(
             ErrorData::parse_error("the message is no JSON that can be used", None),
             None,
         )
-    });
-    let body = serde_json::to_vec(&answer).unwrap_or_default();
+    }))
+}
+
+fn bad_request(answer: &impl Serialize) -> Answer {
+    let body = serde_json::to_vec(answer).unwrap_or_default();
     let mut response = Response::new(Full::new(Bytes::from(body)).boxed());
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-/// Returns a body that lets go of a guard when it is dropped.
-fn held(body: BoxBody<Bytes, Infallible>, guard: DropGuard) -> BoxBody<Bytes, Infallible> {
+/// Returns a body that lets go of what is held for it when it is dropped.
+fn held(body: BoxBody<Bytes, Infallible>, holds: (DropGuard, Option<Stay>)) -> BoxBody<Bytes, Infallible> {
     body.map_frame(move |frame| {
-        let _held = &guard;
+        let _held = &holds;
         frame
     })
     .boxed()
@@ -290,6 +346,7 @@ enum Refusal {
     Page,
     Token,
     Path,
+    Session,
     TooLarge,
     TooMany,
     TooSlow,
@@ -305,8 +362,11 @@ impl Refusal {
                 "send `Authorization: Bearer TOKEN` with the token that the server printed when it started",
             ),
             Self::Path => (StatusCode::NOT_FOUND, "the server is at /mcp"),
+            Self::Session => {
+                (StatusCode::NOT_FOUND, "there is no such session: send initialize for a new one")
+            }
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "the message is too long"),
-            Self::TooMany => (StatusCode::SERVICE_UNAVAILABLE, "too many sessions are open: end one first"),
+            Self::TooMany => (StatusCode::SERVICE_UNAVAILABLE, "too many sessions are in use: end one first"),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the request took too long"),
         };
         let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
@@ -323,13 +383,19 @@ impl Refusal {
 fn refusal(headers: &HeaderMap, path: &str, hosts: &[String], token: &str) -> Option<Refusal> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let is_ours = text(HOST).is_some_and(|host| hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host)));
+    // Nobody but us answers there, so it is no page of somebody else's.
+    let is_own_origin = |origin: &str| {
+        origin
+            .strip_prefix("http://")
+            .is_some_and(|host| hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host)))
+    };
     let bearer = text(AUTHORIZATION).and_then(|value| {
         let (scheme, secret) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(secret.trim())
     });
     if !is_ours {
         Some(Refusal::Host)
-    } else if headers.contains_key(ORIGIN) {
+    } else if headers.contains_key(ORIGIN) && !text(ORIGIN).is_some_and(is_own_origin) {
         Some(Refusal::Page)
     } else if !bearer.is_some_and(|secret| is_same(secret.as_bytes(), token.as_bytes())) {
         Some(Refusal::Token)

@@ -1,5 +1,6 @@
 //! The messages of a pipe: one a line, each answered that asks for something, and none before the one that begins.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -8,8 +9,10 @@ use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader, Empty};
 
+use super::batches;
 use super::unreadable::{self, KEPT};
 
 /// One message has at most so many bytes: what is longer is dropped, and answered if its id can be found.
@@ -34,6 +37,9 @@ pub(crate) struct Lines<R, W: AsyncWrite> {
     // An answer that is not written yet. Whoever waits for a message may stop waiting at any moment.
     owed: Option<Sending>,
     has_begun: bool,
+    // The rest of a batch. Invariant: at most `batches::MAX_BATCH`.
+    batch: VecDeque<Box<RawValue>>,
+    takes_batches: bool,
 }
 
 impl<R, W> Lines<R, W>
@@ -49,7 +55,14 @@ where
             too_long: None,
             owed: None,
             has_begun: false,
+            batch: VecDeque::new(),
+            takes_batches: false,
         }
+    }
+
+    /// Writes an answer before anything else is read.
+    pub(crate) fn owes(&mut self, answer: TxJsonRpcMessage<RoleServer>) {
+        self.owed = Some(Box::pin(self.writer.send(answer)));
     }
 
     /// Reads on to the end of a line; says whether there is one.
@@ -94,8 +107,25 @@ where
         if text.is_empty() {
             return Err(None);
         }
+        if let Some(parts) = batches::parts(text) {
+            self.batch = parts.into();
+            return Err(None);
+        }
+        self.read(text)
+    }
+
+    fn read(&mut self, text: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, OwnAnswer> {
         let message = serde_json::from_slice(text).map_err(|_| unreadable::answer(text).map(Box::new))?;
         self.begin(message)
+    }
+
+    /// Returns the next message of a batch, or what is answered to it by itself.
+    fn next_of_batch(&mut self, part: &RawValue) -> Result<RxJsonRpcMessage<RoleServer>, OwnAnswer> {
+        if self.takes_batches {
+            self.read(part.get().as_bytes())
+        } else {
+            Err(batches::refused(part).map(Box::new))
+        }
     }
 
     /// Lets nothing pass before what begins a session.
@@ -108,8 +138,9 @@ where
         }
         match &message {
             JsonRpcMessage::Request(request) => match &request.request {
-                ClientRequest::InitializeRequest(_) => {
+                ClientRequest::InitializeRequest(hello) => {
                     self.has_begun = true;
+                    self.takes_batches = batches::are_in(&hello.params.protocol_version);
                     Ok(message)
                 }
                 ClientRequest::PingRequest(_) => Ok(message),
@@ -144,14 +175,15 @@ where
                 self.owed = None;
                 sent.ok()?;
             }
-            if !self.fill().await {
-                return None;
-            }
-            match self.take() {
+            let taken = match self.batch.pop_front() {
+                Some(part) => self.next_of_batch(&part),
+                None if self.fill().await => self.take(),
+                None => return None,
+            };
+            match taken {
                 Ok(message) => return Some(message),
-                Err(answer) => {
-                    self.owed = answer.map(|answer| Box::pin(self.writer.send(*answer)) as Sending)
-                }
+                Err(Some(answer)) => self.owes(*answer),
+                Err(None) => {}
             }
         }
     }

@@ -22,8 +22,8 @@ pub const DIAGNOSTICS: &str = "bowline://diagnostics";
 
 /// What a workspace shares with one session.
 ///
-/// Clients hear of documents and diagnostics by themselves; whoever writes for the session tells of its changes, by
-/// [`News::Updated`] of [`CHANGES`].
+/// Clients hear of documents, diagnostics and what is taken back by themselves; whoever writes for the session tells of its
+/// changes, by [`News::Updated`] of [`CHANGES`].
 #[derive(Debug)]
 pub struct Shelf<F> {
     workspace: Workspace,
@@ -70,6 +70,7 @@ async fn pass_on(mut shared: broadcast::Receiver<SharedNews>, news: broadcast::S
             Ok(SharedNews::Document(path)) => News::Updated(file_uri(&path)),
             Ok(SharedNews::Documents) => News::Listed,
             Ok(SharedNews::Diagnostics(_)) => News::Updated(DIAGNOSTICS.to_owned()),
+            Ok(SharedNews::Changes) => News::Updated(CHANGES.to_owned()),
             Err(RecvError::Lagged(_)) => News::Missed,
             Err(RecvError::Closed) => return,
         };
@@ -78,23 +79,32 @@ async fn pass_on(mut shared: broadcast::Receiver<SharedNews>, news: broadcast::S
     }
 }
 
+fn own(uri: &str, name: &str, description: &str, mime_type: &str) -> Described {
+    Described {
+        uri: uri.to_owned(),
+        name: name.to_owned(),
+        description: description.to_owned(),
+        mime_type: mime_type.to_owned(),
+    }
+}
+
+/// Returns what is on every shelf.
+#[must_use]
+pub fn always() -> Vec<Described> {
+    let changes = "What this session has changed and is not undone, as a patch that git reads";
+    let diagnostics = "What the editor knows to be wrong, by file: ranges count lines and UTF-16 units from 0; what is stale \
+                       was found before the file was changed";
+    vec![
+        own(CHANGES, "changes", changes, "text/x-diff"),
+        own(DIAGNOSTICS, "diagnostics", diagnostics, "application/json"),
+    ]
+}
+
 impl<F: Files> Resources for Shelf<F> {
     fn list(&self) -> BoxFuture<'_, Vec<Described>> {
         let mut documents = self.workspace.open_documents();
         documents.sort_by(|one, other| one.path.cmp(&other.path));
-        let own = |uri: &str, name: &str, description: &str, mime_type: &str| Described {
-            uri: uri.to_owned(),
-            name: name.to_owned(),
-            description: description.to_owned(),
-            mime_type: mime_type.to_owned(),
-        };
-        let changes = "What this session has changed and is not undone, as a patch that git reads";
-        let diagnostics = "What the editor knows to be wrong, by file: ranges count lines and UTF-16 units from 0; what is stale \
-                           was found before the file was changed";
-        let mut listed = vec![
-            own(CHANGES, "changes", changes, "text/x-diff"),
-            own(DIAGNOSTICS, "diagnostics", diagnostics, "application/json"),
-        ];
+        let mut listed = always();
         listed.extend(documents.into_iter().map(|document| {
             let name = document.path.rsplit('/').next().unwrap_or_default();
             let description = match document.dirty {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bowline_state::relay::own_tools::{Care, OwnTool};
 use bowline_state::tooling::schema::{
     EDIT, LIST, READ, RUN, WRITE, edit_schema, list_schema, number, object, one_of, read_schema, run_schema,
     search_schema, string, truth, write_schema,
@@ -66,6 +67,33 @@ impl Offer {
             Does::Write | Does::Edit => matches!(self, Self::Files | Self::Everything),
             Does::Execute | Does::Output | Does::Kill => !matches!(self, Self::Reading | Self::Files),
         }
+    }
+}
+
+impl Offer {
+    /// Returns the tools that are offered, for whoever has to know them when an agent speaks of them.
+    #[must_use]
+    pub fn tools(self) -> Vec<OwnTool> {
+        let offered = ALL.iter().filter(|(_, does)| self.has(*does));
+        let described = offered.map(|(name, does)| {
+            let care = match does {
+                Does::Write | Does::Edit => Care::AsksToWrite,
+                Does::Execute => Care::AsksToRun,
+                Does::Read | Does::List | Does::Search | Does::Output | Does::Kill => Care::Looks,
+            };
+            let mut arguments = Vec::new();
+            named(tool(name, *does).input_schema.get("properties"), &mut arguments);
+            OwnTool { name, care, arguments }
+        });
+        described.collect()
+    }
+}
+
+/// Collects the names of what a schema describes. What is in a list may be given without the list.
+fn named(properties: Option<&Value>, into: &mut Vec<String>) {
+    for (name, schema) in properties.and_then(Value::as_object).into_iter().flatten() {
+        into.push(name.clone());
+        named(schema["items"].get("properties"), into);
     }
 }
 
@@ -147,15 +175,12 @@ fn output(does: Does) -> Option<Value> {
                 ("output", string("Its output: the new part of it, if there was a look before.")),
             ],
             &[
-                ("exitCode", json!({ "type": ["integer", "null"], "description": "If it ended by itself." })),
-                ("signal", json!({ "type": ["string", "null"], "description": "If a signal ended it." })),
+                ("exitCode", number("If it ended by itself.")),
+                ("signal", string("If a signal ended it.")),
                 ("running", truth("Whether it runs on.")),
                 ("timedOut", truth("Whether it was ended because it took too long.")),
                 ("truncated", truth("Whether some of its output is missing.")),
-                (
-                    "id",
-                    json!({ "type": ["string", "null"], "description": "Of a command in the background." }),
-                ),
+                ("id", string("Of a command in the background.")),
             ],
         )
     };

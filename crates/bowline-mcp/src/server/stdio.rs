@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::handler::{Handler, Live};
 use super::lines::Lines;
-use super::{Place, Server};
+use super::{Place, Server, unreadable};
 
 /// So many requests wait for their answer to be written; beyond that nothing more is read.
 const MAX_OPEN: usize = 256;
@@ -86,14 +86,18 @@ impl Open {
 }
 
 /// A transport that reads no more than it can answer, and says when nothing more comes.
-struct Bounded<T> {
-    inner: T,
+struct Bounded<R, W: AsyncWrite> {
+    inner: Lines<R, W>,
     open: Arc<Open>,
     input_ended: CancellationToken,
 }
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
-    type Error = T::Error;
+impl<R, W> Transport<RoleServer> for Bounded<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
 
     fn send(
         &mut self,
@@ -115,26 +119,31 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Bounded<T> {
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        while self.open.ids().len() >= MAX_OPEN {
-            self.open.room.notified().await;
-        }
-        let message = self.inner.receive().await;
-        match &message {
-            Some(JsonRpcMessage::Request(request)) => {
-                self.open.ids().insert(request.id.clone());
+        loop {
+            while self.open.ids().len() >= MAX_OPEN {
+                self.open.room.notified().await;
             }
-            Some(JsonRpcMessage::Notification(notification)) => {
-                // What is cancelled is not answered.
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    self.open.close(id);
+            let message = self.inner.receive().await;
+            match &message {
+                Some(JsonRpcMessage::Request(request)) => {
+                    if !self.open.ids().insert(request.id.clone()) {
+                        self.inner.owes(unreadable::in_use(&request.id));
+                        continue;
+                    }
                 }
+                Some(JsonRpcMessage::Notification(notification)) => {
+                    // What is cancelled is not answered.
+                    if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                        && let Some(id) = &cancelled.params.request_id
+                    {
+                        self.open.close(id);
+                    }
+                }
+                Some(_) => {}
+                None => self.input_ended.cancel(),
             }
-            Some(_) => {}
-            None => self.input_ended.cancel(),
+            return message;
         }
-        message
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {

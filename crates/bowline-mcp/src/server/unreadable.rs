@@ -31,8 +31,10 @@ pub(crate) fn answer(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
             Some(ServerJsonRpcMessage::error(error, id_of(id)))
         }
         Value::Array(_) => {
-            let error =
-                ErrorData::invalid_request("batches are not taken: send each message by itself", None);
+            let error = ErrorData::invalid_request(
+                "this is no batch that can be taken: send each message by itself",
+                None,
+            );
             Some(ServerJsonRpcMessage::error(error, None))
         }
         _ => Some(ServerJsonRpcMessage::error(
@@ -50,6 +52,14 @@ pub(crate) fn too_early(method: &str, id: Option<RequestId>) -> ServerJsonRpcMes
         ErrorData::invalid_request("send initialize first", None)
     };
     ServerJsonRpcMessage::error(error, id)
+}
+
+/// Returns the answer to a request whose id is that of one that is not answered yet: it has no id, so that the first keeps its
+/// one answer.
+pub(crate) fn in_use(id: &RequestId) -> ServerJsonRpcMessage {
+    let id = bowline_state::display::line(&id.to_string(), 100);
+    let text = format!("a request with the id {id} is not answered yet: give each its own");
+    ServerJsonRpcMessage::error(ErrorData::invalid_request(text, None), None)
 }
 
 /// Returns the answer to a message that is too long, of which only the ends are known.

@@ -23,7 +23,10 @@ fn a_request_needs_our_name_the_secret_and_no_page() {
     assert_eq!(check(&[host], "/mcp"), Some(Refusal::Token));
     assert_eq!(check(&[host, ("authorization", "Bearer secre")], "/mcp"), Some(Refusal::Token));
     assert_eq!(check(&[host, ("authorization", "Basic secret")], "/mcp"), Some(Refusal::Token));
-    assert_eq!(check(&[host, bearer, ("origin", "http://localhost:7000")], "/mcp"), Some(Refusal::Page));
+    assert_eq!(check(&[host, bearer, ("origin", "http://localhost:7000")], "/mcp"), None);
+    for page in ["http://localhost:7001", "https://localhost:7000", "http://evil.example", "null", ""] {
+        assert_eq!(check(&[host, bearer, ("origin", page)], "/mcp"), Some(Refusal::Page), "{page}");
+    }
     assert_eq!(check(&[("host", "evil.example:7000"), bearer], "/mcp"), Some(Refusal::Host));
     assert_eq!(check(&[("host", "127.0.0.1:7001"), bearer], "/mcp"), Some(Refusal::Host));
     assert_eq!(check(&[bearer], "/mcp"), Some(Refusal::Host));

@@ -55,3 +55,24 @@ async fn a_line_that_is_too_long_is_answered_and_the_next_is_read() {
         {"jsonrpc":"2.0","id":"seven","error":{"code":-32600,"message":"the message is longer than 33554432 bytes: send less at once"}}
     "#]]).await;
 }
+
+#[tokio::test]
+async fn a_batch_is_taken_where_the_revision_has_batches_and_else_each_request_is_refused() {
+    let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"},{"id":2},{"jsonrpc":"2.0","id":3,"method":"ping"}]"#;
+    let old = HELLO.replace("2025-11-25", "2025-03-26");
+    check(format!("{batch}\n{old}\n{batch}\n[]\n"), expect![[r#"
+        > {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+        > {"jsonrpc":"2.0","id":1,"method":"ping"}
+        > {"jsonrpc":"2.0","method":"notifications/initialized"}
+        > {"jsonrpc":"2.0","id":3,"method":"ping"}
+        {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
+        {"jsonrpc":"2.0","id":3,"error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
+        {"jsonrpc":"2.0","id":2,"error":{"code":-32600,"message":"`jsonrpc` has to be \"2.0\""}}
+        {"jsonrpc":"2.0","error":{"code":-32600,"message":"this is no batch that can be taken: send each message by itself"}}
+    "#]]).await;
+    check(format!("{HELLO}\n{batch}\n"), expect![[r#"
+        > {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+        {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
+        {"jsonrpc":"2.0","id":3,"error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
+    "#]]).await;
+}

@@ -16,7 +16,7 @@ fn what_asks_for_something_is_answered_and_nothing_else_is() {
         b"{\"half\":",
         b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/x\",\"params\":5}",
         b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":5}",
-        b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]",
+        b"[]",
         b"7",
         b"{\"id\":1,\"method\":\"ping\"}",
         b"{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"ping\"}",
@@ -34,7 +34,7 @@ fn what_asks_for_something_is_answered_and_nothing_else_is() {
         {"half": -> nothing
         {"jsonrpc":"2.0","method":"notifications/x","params":5} -> nothing
         {"jsonrpc":"2.0","id":1,"result":5} -> nothing
-        [{"jsonrpc":"2.0","id":1,"method":"ping"}] -> {"jsonrpc":"2.0","error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
+        [] -> {"jsonrpc":"2.0","error":{"code":-32600,"message":"this is no batch that can be taken: send each message by itself"}}
         7 -> {"jsonrpc":"2.0","error":{"code":-32600,"message":"a message is a JSON object"}}
         {"id":1,"method":"ping"} -> {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"`jsonrpc` has to be \"2.0\""}}
         {"jsonrpc":"2.0","id":null,"method":"ping"} -> {"jsonrpc":"2.0","error":{"code":-32600,"message":"`id` has to be a string or a whole number"}}
