@@ -23,13 +23,18 @@ use tokio::time::timeout;
 use crate::between::{Between, BoxFuture, Decision, Deed, Order, Passing};
 use crate::engine::{Engine, EngineSession};
 
+mod diagnosing;
 mod observing;
 mod routing;
-mod ruling;
+pub(crate) mod ruling;
 mod serving;
+mod sessions;
 mod writing;
 
+use diagnosing::Diagnosing;
 use observing::Job;
+pub(crate) use serving::unserved;
+pub use sessions::Sessions;
 
 /// So many sessions are looked after at once; others pass.
 const MAX_SESSIONS: usize = 256;
@@ -52,6 +57,9 @@ const RESERVED: usize = 8;
 
 /// So many files that the agent has read through the editor are remembered for a session.
 const MAX_READ: usize = 4096;
+
+/// How an editor calls itself that is Bowline's own host.
+const OWN_NAME: &str = "bowline";
 
 /// What is done beside passing messages on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -92,8 +100,9 @@ pub struct Beside {
     telling: Telling,
     next: Box<dyn Between>,
     editor: Editor,
-    // Invariant: at most `MAX_SESSIONS`.
+    // Invariant: at most `MAX_SESSIONS`, and `known` has the same.
     sessions: HashMap<SessionId, Session>,
+    known: Sessions,
     // The places for what is served here and may take long.
     served: Arc<Semaphore>,
 }
@@ -104,12 +113,15 @@ struct Editor {
     read: bool,
     write: bool,
     terminal: bool,
+    // It is Bowline itself, which records what it writes in the same journal.
+    records: bool,
 }
 
 impl Editor {
-    fn of(capabilities: &ClientCapabilities) -> Self {
+    fn of(capabilities: &ClientCapabilities, name: Option<&str>) -> Self {
         let ClientCapabilities { fs, terminal, .. } = capabilities;
-        Self { read: fs.read_text_file, write: fs.write_text_file, terminal: *terminal }
+        let records = name == Some(OWN_NAME);
+        Self { read: fs.read_text_file, write: fs.write_text_file, terminal: *terminal, records }
     }
 
     fn serves(self, method: Method) -> bool {
@@ -132,12 +144,16 @@ struct Session {
     read: HashSet<String>,
 }
 
-/// What a session's worker shares with whoever sees the messages.
-struct Shared {
+/// What a session's worker shares with whoever sees the messages, and with the server that is added to the session.
+pub(crate) struct Shared {
     id: SessionId,
     engine: watch::Receiver<Opening>,
     // Held for a moment only, and never while something is waited for.
     watching: Mutex<Watching>,
+    // Likewise.
+    diagnosing: Mutex<Diagnosing>,
+    // Whether the editor records what it writes itself.
+    records: bool,
 }
 
 /// Whether the engine's session is there.
@@ -153,8 +169,18 @@ impl Shared {
         self.watching.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the agent's call that a tool of the added server does something to a file for.
+    pub(crate) fn call_naming(&self, path: &str) -> Option<String> {
+        self.watching().call_naming(path)
+    }
+
+    /// Returns the engine that writes of the editor are recorded by; none if there is none, or the editor does that.
+    pub(crate) async fn recorder(&self) -> Option<Arc<dyn EngineSession>> {
+        if self.records { None } else { self.engine().await }
+    }
+
     /// Returns the engine's session; none if it cannot be opened, or takes too long to be.
-    async fn engine(&self) -> Option<Arc<dyn EngineSession>> {
+    pub(crate) async fn engine(&self) -> Option<Arc<dyn EngineSession>> {
         let mut engine = self.engine.clone();
         let opened = engine.wait_for(|opening| !matches!(opening, Opening::Begun));
         match &*timeout(OPENING, opened).await.ok()?.ok()? {
@@ -165,21 +191,23 @@ impl Shared {
 }
 
 impl Beside {
-    /// Puts an engine beside what passes. `telling` is where its updates go, and `next` sees the messages after it.
+    /// Puts an engine beside what passes. `known` learns of the sessions, `telling` is where its updates go, and `next` sees
+    /// the messages after it.
     pub fn new(
         engine: Arc<dyn Engine>,
-        options: Options,
+        known: Sessions,
         (line, telling): (Line, Telling),
         next: impl Between + 'static,
     ) -> Self {
         Self {
             engine,
-            options,
+            options: known.options,
             line,
             telling,
             next: Box::new(next),
             editor: Editor::default(),
             sessions: HashMap::new(),
+            known,
             served: Arc::new(Semaphore::new(MAX_SERVED)),
         }
     }
@@ -192,7 +220,10 @@ impl Beside {
         let place = opened.opening.cwd.to_string_lossy().into_owned();
         let place = Place { asked: place.clone(), own: place };
         let watching = Mutex::new(Watching::new(&opened.session, place));
-        let shared = Arc::new(Shared { id: opened.session.clone(), engine, watching });
+        let (id, diagnosing) = (opened.session.clone(), Mutex::default());
+        let records = self.editor.records;
+        let shared = Arc::new(Shared { id, engine, watching, diagnosing, records });
+        self.known.opened(&shared);
         let (opening, its) = (self.engine.opens(opened), shared.clone());
         tokio::spawn(async move {
             let opened = opening.await;
@@ -274,6 +305,7 @@ impl Beside {
     }
 
     fn closed(&mut self, id: &SessionId) {
+        self.known.closed(id);
         if let Some(session) = self.sessions.remove(id) {
             tokio::spawn(async move {
                 if let Some(engine) = session.beside.engine().await {
@@ -304,7 +336,7 @@ impl Between for Beside {
                 self.tool_call(seen, line);
                 None
             }
-            Fact::Permission(session, _) if from == Side::Agent => self.permission(session, line),
+            Fact::Permission(session, _) if from == Side::Agent => self.permission(session, passing),
             Fact::Permitted(session, call) if from == Side::Editor => {
                 if let Some(response) = result::<RequestPermissionResponse>(line) {
                     self.permitted(session, call, response.outcome);
@@ -320,6 +352,10 @@ impl Between for Beside {
             }
             Fact::Closed(_, session) => {
                 self.closed(session);
+                None
+            }
+            Fact::Diagnostics(told) if from == Side::Editor => {
+                self.diagnosed(told);
                 None
             }
             _ => None,
@@ -360,7 +396,7 @@ fn has_content(line: &[u8]) -> bool {
 }
 
 /// Returns why something cannot be judged.
-fn unjudged() -> Failure {
+pub(crate) fn unjudged() -> Failure {
     let why =
         "rules are to be applied, and the proxy has none for this session: its stderr says why".to_owned();
     Failure::Denied { why }

@@ -3,6 +3,9 @@
 //! Texts are read and written by the editor, commands run in its terminals, and its user is asked before either changes
 //! anything. Listing and searching, for which the protocol has no methods, are done on this machine's disk; files that the
 //! session has read are searched as the editor has them.
+//!
+//! What the editor lacks the engine beside the session does, if it is there to serve; and where rules are applied, it is
+//! asked before the editor, and lists and searches.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -10,10 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bowline_mcp::server::Place;
+use bowline_mcp::server::{Place, Resources};
 use bowline_state::failure::Failure;
 use bowline_state::lines::{Window, slice};
 use bowline_state::paths::Access;
+use bowline_state::relay::servers::Serves;
 use bowline_state::schema::v1::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
     SessionId, TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
@@ -28,14 +32,20 @@ use bowline_workspace::roots::{RootError, RootSpec, Roots};
 use bowline_workspace::search::{self, SearchQuery, SearchResult, Unsaved};
 use bowline_workspace::terminals::{Asked, Shown, Terminals};
 use bowline_workspace::workspace::Served;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::engine::Act;
 use crate::permission::{Wish, review};
 
-/// How long the agent may take to say which session it is: it may connect to its servers before it answers.
-const OPENING: Duration = Duration::from_secs(60);
+mod here;
+mod known;
+mod shelf;
+mod writing;
+
+pub(crate) use known::Known;
+use shelf::Shelf;
 
 /// How long the editor may take for what needs no person.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -49,30 +59,35 @@ pub(crate) struct Editor {
     pub(crate) client: ClientHandle,
     // What the ids of its tool calls begin with: that of the server, as a session may have had several.
     pub(crate) name: String,
-    session: watch::Receiver<Option<SessionId>>,
+    known: Known,
+    // What the editor does itself.
+    serves: Serves,
     roots: Arc<Roots>,
     // Files that were read through the editor. Invariant: at most `MAX_KNOWN`.
-    known: Arc<Mutex<BTreeSet<String>>>,
+    read: Arc<Mutex<BTreeSet<String>>>,
     pub(crate) allowed: Arc<Allowed>,
+    shelf: Arc<Shelf>,
 }
 
-/// What the user has allowed for the rest of the session, and how many questions there were.
+/// What the user has allowed for the rest of the session, how many questions there were, and when they are taken back.
 #[derive(Debug, Default)]
 pub(crate) struct Allowed {
+    /// Told when the editor cancels what goes on.
+    pub(crate) cancelled: Notify,
     pub(crate) writing: AtomicBool,
     pub(crate) running: AtomicBool,
     pub(crate) asked: AtomicU64,
 }
 
 impl Editor {
-    /// Returns the editor for a session that is known as soon as `session` has it.
+    /// Returns the editor for a session, which serves itself what `serves` says. To be called within a runtime.
     ///
     /// # Errors
     /// Fails if its directory cannot be used.
     pub(crate) fn new(
         client: ClientHandle,
         name: String,
-        session: watch::Receiver<Option<SessionId>>,
+        (known, serves): (Known, Serves),
         cwd: &str,
         more: &[String],
     ) -> Result<Self, RootError> {
@@ -81,19 +96,18 @@ impl Editor {
         Ok(Self {
             client,
             name,
-            session,
+            serves,
+            shelf: Arc::new(Shelf::new(known.clone())),
+            known,
             roots: Arc::new(roots),
-            known: Arc::default(),
+            read: Arc::default(),
             allowed: Arc::default(),
         })
     }
 
     /// Returns the session.
     pub(crate) async fn session(&self) -> Result<SessionId, Failure> {
-        let mut session = self.session.clone();
-        let known = timeout(OPENING, session.wait_for(Option::is_some)).await;
-        let session = known.ok().and_then(Result::ok).and_then(|session| session.clone());
-        session.ok_or_else(|| Failure::Internal { reason: "the session is not open".to_owned() })
+        self.known.session().await
     }
 
     async fn read_text(&self, path: &str, window: Window) -> Result<String, Failure> {
@@ -117,13 +131,13 @@ impl Editor {
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn files_read(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the texts that the editor has of files that were read.
     async fn texts(&self) -> Unsaved {
-        let paths: Vec<String> = self.known().iter().cloned().collect();
+        let paths: Vec<String> = self.files_read().iter().cloned().collect();
         let mut texts = Unsaved::new();
         for path in paths {
             if let Ok(text) = self.read_text(&path, Window::default()).await {
@@ -135,6 +149,11 @@ impl Editor {
             }
         }
         texts
+    }
+
+    /// Says whether the engine lists and searches: where it serves files, and where rules say which may be read.
+    fn is_looked_at_here(&self) -> bool {
+        !self.serves.reading || self.known.options().rules
     }
 
     async fn blocking<T: Send + 'static>(
@@ -176,39 +195,41 @@ fn done<T>(answered: Result<T, CallError>) -> Result<(), CallError> {
 
 impl Files for Editor {
     async fn read(&self, path: &str, window: Window) -> Result<TextRead, Failure> {
+        let whole = (window == Window::default()).then_some(true);
+        if !self.serves.reading {
+            let request =
+                ReadTextFileRequest::new(self.session().await?, path).line(window.line).limit(window.limit);
+            let read = self.here(&request, None).await?;
+            return Ok(TextRead { text: Arc::new(read.content), served: Served::Disk, whole });
+        }
+        self.known.lets(Act::Read { path: path.to_owned() }, None).await?;
         let text = self.read_text(path, window).await?;
         {
-            let mut known = self.known();
-            if known.len() < MAX_KNOWN {
-                known.insert(path.to_owned());
+            let mut read = self.files_read();
+            if read.len() < MAX_KNOWN {
+                read.insert(path.to_owned());
             }
         }
         let is_longer = window.limit.is_some_and(|limit| text.lines().count() as u64 > u64::from(limit));
         // One that gives more lines than it was asked for has taken no notice of the window.
         let text = if is_longer { slice(&text, window).map_err(Failure::from)?.to_owned() } else { text };
-        let whole = (window == Window::default()).then_some(true);
         Ok(TextRead { text: Arc::new(text), served: Served::Document, whole })
     }
 
     async fn write(&self, path: &str, content: String, _: &Asker) -> Result<TextWritten, Failure> {
-        let before = match self.read_text(path, Window::default()).await {
-            Ok(text) => Some(text),
-            Err(Failure::ResourceNotFound { .. }) => None,
-            Err(failure) => return Err(failure),
-        };
-        let session = self.session().await?;
-        let wish = Wish::write(path, before, &content);
-        let request = WriteTextFileRequest::new(session, path, content);
-        review(self, wish, async {
-            let written = self.client.write_text_file(request).await;
-            done(written).map_err(failure)
-        })
-        .await?;
+        if self.serves.writing {
+            return writing::write(self, path, content).await;
+        }
+        let request = WriteTextFileRequest::new(self.session().await?, path, content);
+        self.here(&request, Some(path)).await?;
         Ok(TextWritten { text: None, verdict: None, change: None })
     }
 
     async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, Failure> {
         let path = path.to_owned();
+        if self.is_looked_at_here() {
+            return self.known.engine().await?.lists(path, options).await;
+        }
         self.blocking(move |roots| {
             let directory = roots.admit(&path, Access::Read)?;
             Ok(listing::list(roots, &directory, &options)?)
@@ -217,6 +238,9 @@ impl Files for Editor {
     }
 
     async fn search(&self, query: SearchQuery, below: Option<String>) -> Result<SearchResult, Failure> {
+        if self.is_looked_at_here() {
+            return self.known.engine().await?.searches(query, below).await;
+        }
         let texts = self.texts().await;
         self.blocking(move |roots| {
             let under = below.map(|path| roots.admit(&path, Access::Read)).transpose()?;
@@ -229,36 +253,56 @@ impl Files for Editor {
 impl Terminals for Editor {
     async fn create(&self, asked: Asked) -> Result<TerminalId, Failure> {
         let wish = Wish::run(&asked);
+        let its = asked.clone();
         let env = asked.env.into_iter().map(|(name, value)| EnvVariable::new(name, value)).collect();
         let request = CreateTerminalRequest::new(self.session().await?, asked.command)
             .args(asked.args)
             .env(env)
             .cwd(asked.cwd.map(Into::into))
             .output_byte_limit(asked.output_limit);
+        if !self.serves.running {
+            return Ok(self.here(&request, None).await?.terminal_id);
+        }
         let create = async { self.client.create_terminal(request).await.map_err(failure) };
+        if self.known.options().rules {
+            self.known.lets(Act::Run(its), None).await?;
+            return Ok(create.await?.terminal_id);
+        }
         Ok(review(self, wish, create).await?.terminal_id)
     }
 
     async fn output(&self, id: &TerminalId) -> Result<Shown, Failure> {
         let request = TerminalOutputRequest::new(self.session().await?, id.clone());
-        let shown = within(ANSWER, self.client.terminal_output(request)).await?;
+        let shown = match self.serves.running {
+            true => within(ANSWER, self.client.terminal_output(request)).await?,
+            false => self.here(&request, None).await?,
+        };
         let exit = shown.exit_status.as_ref().map(exit);
         Ok(Shown { text: shown.output, truncated: shown.truncated, exit })
     }
 
     async fn wait(&self, id: &TerminalId) -> Result<Exit, Failure> {
         let request = WaitForTerminalExitRequest::new(self.session().await?, id.clone());
-        let waited = self.client.wait_for_terminal_exit(request).await.map_err(failure)?;
+        let waited = match self.serves.running {
+            true => self.client.wait_for_terminal_exit(request).await.map_err(failure)?,
+            false => self.here(&request, None).await?,
+        };
         Ok(exit(&waited.exit_status))
     }
 
     async fn kill(&self, id: &TerminalId) -> Result<(), Failure> {
         let request = KillTerminalRequest::new(self.session().await?, id.clone());
+        if !self.serves.running {
+            return self.here(&request, None).await.map(drop);
+        }
         within(ANSWER, async { done(self.client.kill_terminal(request).await) }).await
     }
 
     async fn release(&self, id: &TerminalId) -> Result<(), Failure> {
         let request = ReleaseTerminalRequest::new(self.session().await?, id.clone());
+        if !self.serves.running {
+            return self.here(&request, None).await.map(drop);
+        }
         within(ANSWER, async { done(self.client.release_terminal(request).await) }).await
     }
 }
@@ -285,6 +329,10 @@ impl Place for Editor {
 
     fn terminals(&self) -> &Self {
         self
+    }
+
+    fn resources(&self) -> Option<&dyn Resources> {
+        Some(&*self.shelf)
     }
 
     async fn close(&self) {}

@@ -3,15 +3,17 @@
 
 use std::sync::Arc;
 
+use bowline_mcp::server::Resources;
 use bowline_state::accumulator::ToolCallView;
 use bowline_state::changes::ChangeId;
+use bowline_state::diagnostics::Diagnostic;
 use bowline_state::failure::Failure;
+pub use bowline_state::passing::{Act, Judged};
 use bowline_state::relay::{Opened, Opening};
-use bowline_state::schema::v1::{
-    Error, PermissionOption, RequestPermissionOutcome, RequestPermissionResponse, ToolCallId,
-};
+use bowline_state::schema::v1::{Error, PermissionOption, RequestPermissionOutcome, ToolCallId};
 use bowline_state::watching::{Found, Owners, Place};
-use bowline_workspace::terminals::Asked;
+use bowline_workspace::listing::{ListOptions, Listing};
+use bowline_workspace::search::{SearchQuery, SearchResult};
 use serde_json::value::RawValue;
 
 use crate::between::BoxFuture;
@@ -23,34 +25,6 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Opens the session that the agent has opened. What it is to be told of why it cannot is told elsewhere.
     fn opens(&self, opened: &Opened) -> BoxFuture<Option<Arc<dyn EngineSession>>>;
-}
-
-/// What an agent asks of the editor.
-#[derive(Debug, Clone)]
-pub enum Act {
-    /// To read a file.
-    Read {
-        /// As the agent names it.
-        path: String,
-    },
-    /// To write a file.
-    Write {
-        /// As the agent names it.
-        path: String,
-        /// The whole text.
-        content: String,
-    },
-    /// To run a command.
-    Run(Asked),
-}
-
-/// What rules alone say to a permission request.
-#[derive(Debug)]
-pub enum Judged {
-    /// They decide, and this is the answer.
-    Answered(RequestPermissionResponse),
-    /// The editor's user decides.
-    Ask,
 }
 
 /// A write by the editor.
@@ -75,6 +49,9 @@ pub struct Recorded {
     /// To be told if the editor does not write after all.
     pub undone: BoxFuture<()>,
 }
+
+/// Does a change again that was put back. It is told why the editor did not do it.
+pub type Again = Box<dyn FnOnce(String) -> BoxFuture<()> + Send>;
 
 /// One session beside the editor's.
 pub trait EngineSession: Send + Sync {
@@ -103,6 +80,9 @@ pub trait EngineSession: Send + Sync {
     /// The editor's user has answered one.
     fn permitted(&self, call: ToolCallId, outcome: RequestPermissionOutcome) -> BoxFuture<()>;
 
+    /// A request that rules left open was answered with yes: what it is for asks by itself.
+    fn left_to_tool(&self, call: ToolCallId) -> BoxFuture<()>;
+
     /// Lets something pass that the editor will do, or says why not.
     fn lets(&self, act: Act, call: Option<String>) -> BoxFuture<Result<(), Failure>>;
 
@@ -110,7 +90,7 @@ pub trait EngineSession: Send + Sync {
     fn editor_writes(&self, write: EditorWrites) -> BoxFuture<Result<Recorded, Failure>>;
 
     /// Puts a file back to what it was before a change, if nobody has changed it since. Returns what does the change again.
-    fn puts_back(&self, change: ChangeId) -> BoxFuture<Option<BoxFuture<()>>>;
+    fn puts_back(&self, change: ChangeId) -> BoxFuture<Option<Again>>;
 
     /// Does what the editor cannot: a method of files or terminals, with its params.
     fn serves(
@@ -119,6 +99,20 @@ pub trait EngineSession: Send + Sync {
         params: Box<RawValue>,
         call: Option<String>,
     ) -> BoxFuture<Result<Box<RawValue>, Error>>;
+
+    /// Lists a directory where the editor's is not listed, under rules.
+    fn lists(&self, path: String, options: ListOptions) -> BoxFuture<Result<Listing, Failure>>;
+
+    /// Searches files, likewise.
+    fn searches(&self, query: SearchQuery, below: Option<String>)
+    -> BoxFuture<Result<SearchResult, Failure>>;
+
+    /// Takes what the editor knows to be wrong in a file, in place of what it said before. Of files that are none of the
+    /// session's nothing is kept.
+    fn diagnosed(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()>;
+
+    /// Returns what can be read of the session beside its files, and hears of it.
+    fn shelf(&self) -> Arc<dyn Resources>;
 
     /// The session is over.
     fn ends(&self) -> BoxFuture<()>;

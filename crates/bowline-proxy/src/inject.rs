@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bowline_mcp::server::{Advice, HttpServer, HttpSettings, Offer, Server, Settings, serve};
 use bowline_state::capabilities::ClientGate;
+use bowline_state::relay::own_tools::Rules;
 use bowline_state::relay::servers::{Serves, Transport, free_name, with_server};
 use bowline_state::relay::{Fact, Method, Opening, Side};
 use bowline_state::schema::v1::{AgentCapabilities, ClientCapabilities, RequestId, SessionId};
@@ -20,8 +21,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::beside::Sessions;
 use crate::between::{Between, Decision, Deed, Passing};
-use crate::editor::Editor;
+use crate::editor::{Allowed, Editor, Known};
+use crate::once::{Met, Once};
 use crate::over_acp::{Carrier, OverAcp};
 
 /// So many sessions have a server at once; later ones have none.
@@ -43,8 +46,12 @@ pub struct InjectSettings {
     pub secret: Box<dyn Fn() -> io::Result<String> + Send>,
     /// The program that connects an agent which starts servers itself, and what it is told before the socket.
     pub bridge: (PathBuf, Vec<String>),
-    /// Where sockets are made: a directory of the user's alone, which is there.
-    pub sockets: PathBuf,
+    /// Returns where sockets are made: a directory of the user's alone, which is there from then on.
+    pub sockets: Box<dyn Fn() -> io::Result<PathBuf> + Send>,
+    /// The sessions that an engine is beside: what the tools write is recorded there, and what the editor lacks done.
+    pub beside: Sessions,
+    /// Whether rules are asked before the agent's permission requests come here.
+    pub rules: Rules,
 }
 
 /// Whoever adds servers to sessions.
@@ -71,6 +78,8 @@ struct Seat {
     server: String,
     session: watch::Sender<Option<SessionId>>,
     serving: Serving,
+    allowed: Arc<Allowed>,
+    once: Once,
 }
 
 /// How a server is served.
@@ -138,6 +147,12 @@ impl Shared {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does something with the newest server of a session, if it has one.
+    fn of<T>(&self, session: &SessionId, act: impl FnOnce(&mut Seat) -> T) -> Option<T> {
+        let mut seats = self.seats();
+        seats.iter_mut().rev().find(|seat| seat.session.borrow().as_ref() == Some(session)).map(act)
+    }
+
     /// Returns what carries messages to a server over ACP.
     pub(crate) fn carrier(&self, server: &str) -> Option<Arc<Carrier>> {
         let seats = self.seats();
@@ -161,33 +176,40 @@ impl Inject {
     /// Adds a server to a request; nothing if there is nothing to offer, or it cannot be.
     fn add(&mut self, request: &RequestId, opening: &Opening, line: &[u8]) -> Option<Vec<u8>> {
         let editor = self.editor.as_ref()?;
-        let serves = Serves::of(editor);
+        let its_own = Serves::of(editor);
+        // With a host here, what the editor lacks is served all the same.
+        let serves = if self.settings.beside.options.host { Serves::ALL } else { its_own };
         if serves.is_nothing() || self.shared.seats().len() >= MAX_SEATS {
             return None;
         }
         let client =
             ClientHandle::over(self.shared.caller.get()?.clone(), ClientGate::new((**editor).clone()));
-        let (tell, session) =
-            watch::channel(opening.session.clone().filter(|_| opening.method != Method::Fork));
+        let (tell, session) = watch::channel(None);
+        let known = (Known::new(session, self.settings.beside.clone()), its_own);
         let more: Vec<String> = opening.more.iter().map(|path| path.to_string_lossy().into_owned()).collect();
         self.count += 1;
         let id = format!("{}mcp-server-{}", bowline_state::relay::PREFIX, self.count);
-        let place = Editor::new(client, id.clone(), session, &opening.cwd.to_string_lossy(), &more).ok()?;
+        let place = Editor::new(client, id.clone(), known, &opening.cwd.to_string_lossy(), &more).ok()?;
         let settings = Settings {
             name: "bowline".to_owned(),
             version: self.settings.version.clone(),
             offer: offer(serves),
             advice: Advice::default(),
         };
-        let server =
-            Server::new(settings, Arc::new(move |_| Box::pin(std::future::ready(Ok(place.clone())))));
+        let (name, allowed, met) = (free_name(line), place.allowed.clone(), Met::default());
+        let once = Once::new(&name, settings.offer, met.clone());
+        let open = move |_| -> bowline_workspace::approvals::BoxFuture<'static, Result<Editor, String>> {
+            met.now();
+            Box::pin(std::future::ready(Ok(place.clone())))
+        };
+        let server = Server::new(settings, Arc::new(open));
         let transport = self.settings.transport.unwrap_or_else(|| {
             let agent = self.agent.as_ref();
             agent.map_or(Transport::Stdio, |(agent, acp)| Transport::best(&agent.mcp_capabilities, *acp))
         });
-        let (serving, entry) = self.start(transport, server, &id, &free_name(line)).ok()?;
+        let (serving, entry) = self.start(transport, server, &id, &name).ok()?;
         let line = with_server(line, &entry)?;
-        let seat = Seat { request: Some(request.clone()), server: id, session: tell, serving };
+        let seat = Seat { request: Some(request.clone()), server: id, session: tell, serving, allowed, once };
         self.shared.seats().push(seat);
         Some(line)
     }
@@ -217,7 +239,7 @@ impl Inject {
                 (Serving::Http(Some(http)), entry)
             }
             Transport::Stdio => {
-                let socket = self.settings.sockets.join(format!("{}.sock", self.count));
+                let socket = (self.settings.sockets)()?.join(format!("{}.sock", self.count));
                 let listener = UnixListener::bind(&socket)?;
                 let (program, words) = &self.settings.bridge;
                 let shown = socket.to_string_lossy().into_owned();
@@ -230,7 +252,7 @@ impl Inject {
         })
     }
 
-    /// Does with the seat of a request what became of the session.
+    /// Does with the seat of a request what became of the session. A session that is opened again has the new one alone.
     fn settle(&self, request: Option<&RequestId>, opened: Option<&SessionId>) {
         let Some(request) = request else { return };
         let mut seats = self.shared.seats();
@@ -240,8 +262,11 @@ impl Inject {
                 // Another request may have the same id later.
                 seats[at].request = None;
                 seats[at].session.send_replace(Some(session.clone()));
+                let server = seats[at].server.clone();
+                seats.retain(|seat| seat.server == server || seat.session.borrow().as_ref() != Some(session));
             }
-            None => drop(seats.swap_remove(at)),
+            // In their order: the newest of a session is the one that its agent has.
+            None => drop(seats.remove(at)),
         }
     }
 }
@@ -260,6 +285,19 @@ impl Between for Inject {
             }
             (Side::Agent, Fact::Opened(opened)) => self.settle(passing.id, Some(&opened.session)),
             (Side::Agent, Fact::NotOpened(_)) => self.settle(passing.id, None),
+            (Side::Agent, Fact::ToolCall(seen)) => {
+                self.shared.of(&seen.session, |seat| seat.once.told(seen, passing.line));
+            }
+            (Side::Agent, Fact::Permission(session, _)) => {
+                let rules = self.settings.rules;
+                let answer = self.shared.of(session, |seat| seat.once.answer(passing.line, rules));
+                return answer.flatten().map_or(Decision::PASS, Decision::Now);
+            }
+            (Side::Editor, Fact::Cancelled(session)) => {
+                let seats = self.shared.seats();
+                let its = seats.iter().filter(|seat| seat.session.borrow().as_ref() == Some(session));
+                its.for_each(|seat| seat.allowed.cancelled.notify_waiters());
+            }
             (Side::Agent, Fact::Closed(_, session)) => {
                 self.shared.seats().retain(|seat| seat.session.borrow().as_ref() != Some(session));
             }

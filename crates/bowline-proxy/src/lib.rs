@@ -39,13 +39,14 @@ mod editor;
 mod engine;
 mod inject;
 mod lane;
+mod once;
 mod over_acp;
 mod permission;
 mod proxy;
 
-pub use beside::{Beside, Line, Options, Telling};
+pub use beside::{Beside, Line, Options, Sessions, Telling};
 pub use between::{Between, BoxFuture, Chain, Decision, Deed, Order, Passing};
-pub use engine::{Act, EditorWrites, Engine, EngineSession, Judged, Recorded};
+pub use engine::{Act, Again, EditorWrites, Engine, EngineSession, Judged, Recorded};
 pub use inject::{Inject, InjectSettings, Link};
 pub use lane::{Reader, Writer};
 pub use over_acp::OverAcp;

@@ -118,7 +118,12 @@ async fn ask(editor: &Editor, session: &SessionId, id: &ToolCallId, wish: &Wish)
     ];
     let update = ToolCallUpdate::new(id.clone(), fields);
     let request = RequestPermissionRequest::new(session.clone(), update, options);
-    let answer = editor.client.request_permission(request).await.map_err(failure)?;
+    let answer = tokio::select! {
+        biased;
+        // A yes to a turn that is cancelled is late, and the editor need not ask any more.
+        () = editor.allowed.cancelled.notified() => return Err(Failure::Cancelled),
+        answer = editor.client.request_permission(request) => answer.map_err(failure)?,
+    };
     match answer.outcome {
         RequestPermissionOutcome::Selected(selected) => match &*selected.option_id.0 {
             ONCE => Ok(()),

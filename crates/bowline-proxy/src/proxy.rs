@@ -3,15 +3,16 @@
 //! Each way has a bound on what waits. A side that does not read stops the other from being read, and nothing else: the two
 //! ways do not wait for each other, and answers to calls of our own are read on while an agent is slow.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bowline_state::failure::Failure;
-use bowline_state::relay::{Relay, Side};
+use bowline_state::relay::{Fact, Relay, Side};
 use bowline_state::schema::v1::{Error, RequestId};
 use bowline_wire::driver::Driver;
+use bowline_wire::peek::{Peek, peek};
 use bowline_wire::service::Service;
 use bowline_wire::{Caller, Limits};
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use tokio::time::{Sleep, sleep};
 use crate::between::{Between, BoxFuture, Decision, Deed, Order, Passing};
 use crate::lane::{Input, Output, Piece, Reader, Writer};
 
+mod giving_up;
 mod routing;
 
 /// What may wait, and how long.
@@ -34,7 +36,8 @@ pub struct Settings {
     /// So many bytes wait for a side that does not read; then the other is not read. What one read or one message brings
     /// may go over it.
     pub high_water: usize,
-    /// So many, while calls of our own wait for answers that may stand behind them.
+    /// So many, while calls of our own wait for answers that may stand behind them; twice as many before our own end waits
+    /// for the agent.
     pub backlog: usize,
     /// How long the agent may go on when the editor is gone.
     pub grace: Duration,
@@ -173,7 +176,8 @@ struct End {
     long: Option<Long>,
     // What has to go on before anything else of this end is looked at.
     stalled: Option<Waiting>,
-    // Until when somebody may still say something who takes nothing any more.
+    // Until when somebody may still say something who takes nothing any more, or what it asked for is still done that says
+    // nothing any more.
     deaf: Option<Pin<Box<Sleep>>>,
 }
 
@@ -273,8 +277,12 @@ impl Core {
     fn may_take(&self, from: usize) -> bool {
         let Settings { high_water, backlog, .. } = self.settings;
         let is_free = |to: usize| {
-            let is_answered = from == EDITOR && to == AGENT && self.relay.has_own(Side::Editor);
-            let limit = if is_answered { backlog } else { high_water };
+            let limit = match (from, to) {
+                (EDITOR, AGENT) if self.relay.has_own(Side::Editor) => backlog,
+                // What we ask the editor does not wait for an agent that does not read: it may wait for the answer.
+                (OWN_END, AGENT) => 2 * backlog,
+                _ => high_water,
+            };
             let is_between_lines =
                 (0..3).all(|other| other == from || self.ends[other].long != Some(Long::To(to)));
             self.ends[to].output.size() < limit && is_between_lines
@@ -366,28 +374,31 @@ impl Core {
     }
 
     /// Shows a message that matters to whoever stands between.
-    fn look(&mut self, held: Held, fact: &bowline_state::relay::Fact) {
+    fn look(&mut self, held: Held, fact: &Fact) {
         // An answer that was renamed on its way is known to whoever asked by the id it gets back.
-        let is_answer =
-            matches!(bowline_wire::peek::peek(&held.line), bowline_wire::peek::Peek::Answer { .. });
+        let is_answer = matches!(peek(&held.line), Peek::Answer { .. });
         let id = held.renamed.as_ref().filter(|_| is_answer).or(held.id.as_ref());
         let passing = Passing { from: side(held.from), fact, id, line: &held.line };
         match self.between.look(passing) {
+            // An answer of ours would land in the middle of a line.
+            Decision::Now(deed @ Deed::Answer(_)) if self.takes_a_long_line(held.from) => {
+                self.hold(held, Box::pin(ready(deed)));
+            }
             Decision::Now(deed) => self.apply(held, deed),
             Decision::Later(Order::Keep, deed) => {
                 let from = held.from;
                 self.ends[from].stalled = Some(Waiting { held, deed });
             }
-            Decision::Later(Order::Overtake, deed) => {
-                self.held[held.from] += held.line.len();
-                self.overtaken.push(Waiting { held, deed });
-            }
+            Decision::Later(Order::Overtake, deed) => self.hold(held, deed),
         }
     }
 
     /// Notes who is gone, and what follows from it. Returns whether something did.
     fn poll_phase(&mut self, cx: &mut Context<'_>, farewell: Pin<&mut impl Future<Output = String>>) -> bool {
         self.drop_the_deaf(cx);
+        if self.give_up_for_nobody(cx) {
+            return true;
+        }
         match self.phase {
             Phase::Open | Phase::EditorGone if self.is_done(AGENT) => {
                 self.phase = Phase::AgentGone;
@@ -405,6 +416,7 @@ impl Core {
             }
             Phase::AgentGone => {
                 let Poll::Ready(how) = farewell.poll(cx) else { return false };
+                self.give_up_own(None);
                 for id in self.relay.abandon(Side::Editor) {
                     let error: Error = Failure::Internal { reason: how.clone() }.into();
                     self.ends[EDITOR].output.push_line(refusal(&json!(id), &error));

@@ -7,7 +7,8 @@ use bowline_state::watching::Found;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Line, Shared, Telling, routing};
+use super::routing::{self, Waiting};
+use super::{Line, Shared, Telling};
 
 /// So many looks wait; further ones are left out, as one of those finds what they would.
 const MAX_JOBS: usize = 64;
@@ -37,6 +38,7 @@ async fn run(session: Arc<Shared>, telling: Telling, routes: Option<Line>, mut j
         // Nobody waits for what is dropped.
         return;
     };
+    let mut waiting = Waiting::default();
     while let Some(job) = jobs.recv().await {
         match job {
             Job::TurnBegins(done) => {
@@ -46,9 +48,14 @@ async fn run(session: Arc<Shared>, telling: Telling, routes: Option<Line>, mut j
                 done.send(()).ok();
             }
             Job::Look(call) => {
+                let before = session.watching().at_rest();
                 let owners = session.watching().owners(Some(&call));
                 let found = engine.looks(owners).await;
-                routing::route(&session, &engine, routes.as_ref(), &found).await;
+                waiting.add(&found);
+                // What an agent is in the middle of, such as the temporary file of an edit, is not touched.
+                if before.is_some() && before == session.watching().at_rest() {
+                    routing::route(&session, &engine, routes.as_ref(), &waiting.take()).await;
+                }
                 tell(&session, &telling, &found).await;
             }
             Job::Again(call, has_content) => {
@@ -60,7 +67,8 @@ async fn run(session: Arc<Shared>, telling: Telling, routes: Option<Line>, mut j
             Job::TurnEnds(done) => {
                 let owners = session.watching().owners(None);
                 let found = engine.looks(owners.clone()).await;
-                routing::route(&session, &engine, routes.as_ref(), &found).await;
+                waiting.add(&found);
+                routing::route(&session, &engine, routes.as_ref(), &waiting.take()).await;
                 tell(&session, &telling, &found).await;
                 let found = engine.turn_ends(owners).await;
                 tell(&session, &telling, &found).await;

@@ -1,36 +1,44 @@
 //! Rules before the editor: what the agent asks permission for, and what it does.
 
+use std::task::{Context, Waker};
+
 use bowline_state::relay::Method;
 use bowline_state::schema::v1::{
     CreateTerminalRequest, Error, ReadTextFileRequest, RequestPermissionOutcome, RequestPermissionRequest,
-    SessionId, ToolCallId, WriteTextFileRequest,
+    RequestPermissionResponse, SessionId, ToolCallId, WriteTextFileRequest,
 };
 use bowline_workspace::terminals::Asked;
 use bytes::Bytes;
+use serde_json::json;
 use serde_json::value::to_raw_value;
 
 use super::{Beside, MAX_READ, params, unjudged};
-use crate::between::{Decision, Deed, Order};
+use crate::between::{BoxFuture, Decision, Deed, Order, Passing};
 use crate::engine::{Act, Judged};
 
 impl Beside {
-    /// Judges a permission request. What rules leave open the editor is asked.
-    pub(super) fn permission(&self, id: &SessionId, line: &Bytes) -> Option<Decision> {
+    /// Judges a permission request. What rules leave open is for who stands behind, and then for the editor.
+    pub(super) fn permission(&mut self, id: &SessionId, passing: &Passing<'_>) -> Option<Decision> {
         let session = self.sessions.get(id).filter(|_| self.options.rules)?;
-        let request: RequestPermissionRequest = params(line)?;
+        let request: RequestPermissionRequest = params(passing.line)?;
         let call = session.beside.watching().described(&request.tool_call);
         let its = session.beside.clone();
+        let left_open = self.next_deed(passing);
         Some(Decision::Later(
             Order::Overtake,
             Box::pin(async move {
                 // Without rules the editor's user is asked, which is what would be without us.
                 let Some(engine) = its.engine().await else { return Deed::Pass };
+                let id = call.id.clone();
                 match engine.judges(call, request.options).await {
-                    Ok(Judged::Ask) => Deed::Pass,
-                    Ok(Judged::Answered(response)) => match to_raw_value(&response) {
-                        Ok(response) => Deed::Answer(Ok(response)),
-                        Err(_) => Deed::Answer(Err(Error::internal_error())),
-                    },
+                    Ok(Judged::Ask) => {
+                        let deed = left_open.await;
+                        if matches!(deed, Deed::Answer(Ok(_))) {
+                            engine.left_to_tool(id).await;
+                        }
+                        deed
+                    }
+                    Ok(Judged::Answered(response)) => answered(response),
                     Err(failure) => Deed::Answer(Err(failure.into())),
                 }
             }),
@@ -52,11 +60,15 @@ impl Beside {
     pub(super) fn cancelled(&self, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let its = session.beside.clone();
-        tokio::spawn(async move {
+        let mut cancelling: BoxFuture<()> = Box::pin(async move {
             if let Some(engine) = its.engine().await {
                 engine.cancels().await;
             }
         });
+        // It holds before anything that the editor says next is looked at: its answers to questions of the turn are late.
+        if cancelling.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            tokio::spawn(cancelling);
+        }
     }
 
     /// Decides what becomes of a request for files or terminals.
@@ -98,6 +110,15 @@ impl Beside {
             }),
         ))
     }
+}
+
+/// Returns the answer of the proxy itself to a permission request, which says so to whoever reads the wire.
+pub(crate) fn answered(mut response: RequestPermissionResponse) -> Deed {
+    let said = response.meta.get_or_insert_default().entry("bowline").or_insert_with(|| json!({}));
+    if let Some(said) = said.as_object_mut() {
+        said.insert("by".to_owned(), json!("proxy"));
+    }
+    Deed::Answer(to_raw_value(&response).map_err(|_| Error::internal_error()))
 }
 
 fn command(request: CreateTerminalRequest) -> Asked {

@@ -2,7 +2,9 @@
 
 use bowline_state::failure::Failure;
 use bowline_state::relay::{Method, Side};
-use bowline_state::schema::v1::{CLIENT_METHOD_NAMES, ClientCapabilities, Error, SessionId};
+use bowline_state::schema::v1::{
+    CLIENT_METHOD_NAMES, ClientCapabilities, Error, InitializeRequest, SessionId,
+};
 use bowline_wire::peek::{Peek, peek};
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -22,8 +24,10 @@ impl Beside {
         if from != Side::Editor {
             return self.next.look(Passing { from, fact, id, line });
         }
-        self.editor = Editor::of(capabilities);
-        let Editor { read, write, terminal } = self.editor;
+        let hello: Option<InitializeRequest> = params(line);
+        let name = hello.and_then(|hello| hello.client_info).map(|info| info.name);
+        self.editor = Editor::of(capabilities, name.as_deref());
+        let Editor { read, write, terminal, .. } = self.editor;
         let told = if self.options.host && !(read && write && terminal) { offering(line) } else { None };
         let Some(told) = told else { return self.next.look(Passing { from, fact, id, line }) };
         let told = Bytes::from(told);
@@ -62,14 +66,16 @@ impl Beside {
                 let _place = place;
                 match its.engine().await {
                     Some(engine) => Deed::Answer(engine.serves(name, params, call).await),
-                    None => {
-                        let reason = "the workspace cannot be served: the proxy's stderr says why".to_owned();
-                        Deed::Answer(Err(Error::from(Failure::Internal { reason })))
-                    }
+                    None => Deed::Answer(Err(Error::from(unserved()))),
                 }
             }),
         ))
     }
+}
+
+/// Returns why something cannot be served.
+pub(crate) fn unserved() -> Failure {
+    Failure::Internal { reason: "the workspace cannot be served: the proxy's stderr says why".to_owned() }
 }
 
 /// Returns what the editor says first, with files and terminals among what it serves.

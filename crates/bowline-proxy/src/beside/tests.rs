@@ -2,21 +2,25 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bowline_mcp::server::{Described, News, Resources};
 use bowline_state::accumulator::ToolCallView;
 use bowline_state::changes::ChangeId;
+use bowline_state::diagnostics::Diagnostic;
 use bowline_state::relay::Opening as Asked;
 use bowline_state::schema::v1::{
     Error, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, SelectedPermissionOutcome,
     ToolCallId,
 };
 use bowline_state::watching::{Found, Owners};
+use bowline_workspace::listing::{ListOptions, Listing};
+use bowline_workspace::search::{SearchQuery, SearchResult};
 use expect_test::expect;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::*;
 use crate::between::{BoxFuture, Chain};
-use crate::engine::{Act, EditorWrites, Judged, Recorded};
+use crate::engine::{Act, Again, EditorWrites, Judged, Recorded};
 use crate::proxy::tests::{Echo, Far, pair};
 use crate::proxy::{Ends, Proxy, Settings};
 
@@ -117,6 +121,11 @@ impl EngineSession for TestEngine {
         Box::pin(async {})
     }
 
+    fn left_to_tool(&self, call: ToolCallId) -> BoxFuture<()> {
+        self.tell(format!("{} is left to its tool", call.0));
+        Box::pin(async {})
+    }
+
     fn lets(&self, act: Act, _: Option<String>) -> BoxFuture<Result<(), Failure>> {
         let is_denied = match act {
             Act::Read { path } | Act::Write { path, .. } => path.ends_with(".env"),
@@ -140,10 +149,11 @@ impl EngineSession for TestEngine {
         })
     }
 
-    fn puts_back(&self, _: ChangeId) -> BoxFuture<Option<BoxFuture<()>>> {
+    fn puts_back(&self, _: ChangeId) -> BoxFuture<Option<Again>> {
         self.tell("put back".to_owned());
         let engine = self.clone();
-        let again: BoxFuture<()> = Box::pin(async move { engine.tell("the agent's again".to_owned()) });
+        let again: Again =
+            Box::new(|why| Box::pin(async move { engine.tell(format!("the agent's again: {why}")) }));
         Box::pin(async move { Some(again) })
     }
 
@@ -157,8 +167,45 @@ impl EngineSession for TestEngine {
         Box::pin(async move { Ok(answer) })
     }
 
+    fn lists(&self, _: String, _: ListOptions) -> BoxFuture<Result<Listing, Failure>> {
+        Box::pin(async { Err(unserved()) })
+    }
+
+    fn searches(&self, _: SearchQuery, _: Option<String>) -> BoxFuture<Result<SearchResult, Failure>> {
+        Box::pin(async { Err(unserved()) })
+    }
+
+    fn diagnosed(&self, path: String, diagnostics: Vec<Diagnostic>) -> BoxFuture<()> {
+        let (engine, messages) = (self.clone(), diagnostics.into_iter().map(|one| one.message));
+        let messages = messages.collect::<Vec<_>>().join(", ");
+        Box::pin(async move { engine.tell(format!("{path}: {messages}")) })
+    }
+
+    fn shelf(&self) -> Arc<dyn Resources> {
+        Arc::new(Empty)
+    }
+
     fn ends(&self) -> BoxFuture<()> {
         Box::pin(async {})
+    }
+}
+
+struct Empty;
+
+impl Resources for Empty {
+    fn list(&self) -> bowline_workspace::approvals::BoxFuture<'_, Vec<Described>> {
+        Box::pin(async { Vec::new() })
+    }
+
+    fn read<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> bowline_workspace::approvals::BoxFuture<'a, Result<Option<String>, String>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn news(&self) -> tokio::sync::broadcast::Receiver<News> {
+        tokio::sync::broadcast::Sender::new(1).subscribe()
     }
 }
 
@@ -175,7 +222,8 @@ async fn stage(options: Options, capabilities: &str) -> Stage {
         (pair(1 << 20), pair(1 << 20));
     let engine = TestEngine::default();
     let (line, (telling, told)) = (Line::default(), mpsc::channel(64));
-    let beside = Beside::new(Arc::new(engine.clone()), options, (line.clone(), telling), Chain::default());
+    let sessions = Sessions::new(options);
+    let beside = Beside::new(Arc::new(engine.clone()), sessions, (line.clone(), telling), Chain::default());
     let (caller, proxy) = Proxy::new(beside, Echo, Settings::default());
     line.connect(caller);
     let farewell = async { "gone".to_owned() };
@@ -341,8 +389,8 @@ async fn rules_answer_what_they_decide_and_the_editor_the_rest() {
     }
     told += &stage.engine.0.told.lock().unwrap().join("\n");
     expect![[r#"
-        {"jsonrpc":"2.0","id":10,"result":{"outcome":{"outcome":"selected","optionId":"y"}}}
-        {"jsonrpc":"2.0","id":11,"result":{"outcome":{"outcome":"selected","optionId":"n"}}}
+        {"jsonrpc":"2.0","id":10,"result":{"outcome":{"outcome":"selected","optionId":"y"},"_meta":{"bowline":{"by":"proxy"}}}}
+        {"jsonrpc":"2.0","id":11,"result":{"outcome":{"outcome":"selected","optionId":"n"},"_meta":{"bowline":{"by":"proxy"}}}}
         {"jsonrpc":"2.0","id":20,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
         {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
         {"jsonrpc":"2.0","id":22,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
@@ -470,7 +518,58 @@ async fn a_change_that_is_routed_is_put_back_and_written_by_the_editor() {
         put back
         Some("old") -> "new" false
         not written
-        the agent's again
+        the agent's again: no
     "#]]
     .assert_eq(&told);
+}
+
+#[tokio::test]
+async fn diagnostics_pass_unchanged_and_the_sessions_they_are_for_hear_of_them_in_order() {
+    let mut stage = stage(Options::default(), FULL).await;
+    let share =
+        |rest: &str| format!(r#"{{"jsonrpc":"2.0","method":"_bowline/diagnostics","params":{{{rest}}}}}"#);
+    for line in [
+        share(
+            r#""sessionId":"s","path":"/w/a","diagnostics":[{"message":"one","_x":1.50},{"message":"two"}]"#,
+        ),
+        // For nobody, and nothing that can be read.
+        share(r#""sessionId":"other","path":"/w/b","diagnostics":[]"#),
+        share(r#""path":"/w/b""#),
+        // For all.
+        share(r#""path":"/w/c","diagnostics":[{"message":"three"}]"#),
+    ] {
+        stage.editor.say(&line).await;
+        assert_eq!(stage.agent.hear().await, line);
+    }
+    // An agent's are none.
+    stage.passes(&share(r#""path":"/w/d","diagnostics":[{"message":"the agent's"}]"#)).await;
+    let last = share(r#""sessionId":"s","path":"/w/a","diagnostics":[]"#);
+    stage.editor.say(&last).await;
+    assert_eq!(stage.agent.hear().await, last);
+    while stage.engine.0.told.lock().unwrap().last().is_none_or(|told| told != "/w/a: ") {
+        tokio::task::yield_now().await;
+    }
+    let told = stage.engine.0.told.lock().unwrap().clone();
+    // What is told of a file again before the engine has it stands in place of it.
+    assert!(
+        [&["/w/a: one, two", "/w/c: three", "/w/a: "][..], &["/w/c: three", "/w/a: "]]
+            .iter()
+            .any(|may| told.iter().map(String::as_str).eq(may.iter().copied())),
+        "{told:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_found_while_a_call_is_open_is_routed_when_none_is() {
+    let mut stage = stage(Options { route: true, ..Options::default() }, FULL).await;
+    stage.prompts("s").await;
+    stage.changes("/w/a");
+    let call = |what: &str| update("s", &format!(r#""toolCallId":"t",{what}"#));
+    stage.passes(&call(r#""sessionUpdate":"tool_call","title":"","status":"in_progress""#)).await;
+    // It is shown, and the editor is asked for nothing.
+    let shown = stage.editor.hear().await;
+    assert!(shown.contains("diff"), "{shown}");
+    stage.passes(&call(r#""sessionUpdate":"tool_call_update","status":"completed""#)).await;
+    let asked = stage.editor.hear().await;
+    assert!(asked.contains("fs/read_text_file"), "{asked}");
 }

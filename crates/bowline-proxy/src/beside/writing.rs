@@ -17,7 +17,7 @@ use super::{Beside, params, unjudged};
 use crate::between::{Decision, Deed, Order};
 use crate::engine::{Act, EditorWrites, Recorded};
 
-/// How long the editor may take to say what it has.
+/// How long the editor may take to say what it has, while the agent waits.
 const HAS: Duration = Duration::from_secs(1);
 
 impl Beside {
@@ -49,23 +49,29 @@ impl Beside {
                         return Deed::Answer(Err(failure.into()));
                     }
                 }
-                let Some(caller) = caller.filter(|_| reads) else { return Deed::Pass };
-                let Some(had) = has(&caller, &request).await else { return Deed::Pass };
+                let Some(caller) = caller.filter(|_| reads && !its.records) else { return Deed::Pass };
+                let Some(had) = has(&caller, &request, HAS).await else { return Deed::Pass };
                 let wants = request.content;
                 let write = EditorWrites { path, had, wants: wants.clone(), has_read, call };
-                match engine.editor_writes(write).await {
-                    Ok(recorded) => Deed::Answer(written(&caller, recorded, &wants, &sent).await),
-                    Err(failure) => Deed::Answer(Err(failure.into())),
-                }
+                // What is recorded is done to its end, or recorded as not done, whoever waits for it.
+                let writing = tokio::spawn(async move {
+                    let recorded = engine.editor_writes(write).await?;
+                    written(&caller, recorded, &wants, &sent).await
+                });
+                Deed::Answer(writing.await.unwrap_or_else(|_| Err(Error::internal_error())))
             }),
         ))
     }
 }
 
 /// Asks the editor what it has of a file: none if it does not say.
-pub(super) async fn has(caller: &Caller, request: &WriteTextFileRequest) -> Option<Option<String>> {
+pub(super) async fn has(
+    caller: &Caller,
+    request: &WriteTextFileRequest,
+    limit: Duration,
+) -> Option<Option<String>> {
     let asked = ReadTextFileRequest::new(request.session_id.clone(), request.path.clone());
-    let answer: Result<ReadTextFileResponse, CallError> = timeout(HAS, caller.call(&asked)).await.ok()?;
+    let answer: Result<ReadTextFileResponse, CallError> = timeout(limit, caller.call(&asked)).await.ok()?;
     match answer {
         Ok(read) => Some(Some(read.content)),
         // Of what it does not want to say nothing can be known.

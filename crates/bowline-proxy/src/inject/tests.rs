@@ -53,7 +53,12 @@ async fn stage(editor_can: Value, agent_can: Value) -> Stage {
         version: "1".to_owned(),
         secret: Box::new(|| Ok("secret".to_owned())),
         bridge: (PathBuf::from("/bin/bowline"), vec!["mcp-bridge".to_owned()]),
-        sockets: directory.path().to_owned(),
+        sockets: {
+            let sockets = directory.path().to_owned();
+            Box::new(move || Ok(sockets.clone()))
+        },
+        beside: Sessions::default(),
+        rules: Rules::Off,
     });
     let ((editor, near_editor), (agent, near_agent)) = (pair(), pair());
     let (caller, proxy) = Proxy::new(Chain(vec![Box::new(inject)]), service, crate::Settings::default());
@@ -232,4 +237,143 @@ async fn a_server_ends_with_its_session() {
     stage.editor.hear().await;
     assert!(UnixStream::connect(&socket).await.is_err());
     stage.link.close().await;
+}
+
+#[tokio::test]
+async fn a_session_that_is_loaded_again_has_one_server_and_keeps_it_if_that_fails() {
+    let mut stage = stage(everything(), json!({})).await;
+    stage.open().await;
+    stage.opened().await;
+    let (cwd, mut told) = (stage.cwd(), String::new());
+    let is_there = |stage: &Stage, number: u32| {
+        let socket = stage.directory.path().join(format!("{number}.sock"));
+        async move { UnixStream::connect(&socket).await.is_ok() }
+    };
+    for (method, answer) in [
+        ("session/load", json!({ "result": {} })),
+        ("session/resume", json!({ "error": { "code": 1, "message": "no" } })),
+        ("session/resume", json!({ "result": {} })),
+    ] {
+        let params = json!({ "sessionId": "s", "cwd": cwd, "mcpServers": [] });
+        stage.editor.say(json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params })).await;
+        let servers = stage.agent.hear().await["params"]["mcpServers"].as_array().unwrap().len();
+        let mut answer = answer;
+        answer["jsonrpc"] = json!("2.0");
+        answer["id"] = json!(7);
+        stage.agent.say(answer.clone()).await;
+        stage.editor.hear().await;
+        let mut live = Vec::new();
+        for number in 1..=4 {
+            if is_there(&stage, number).await {
+                live.push(number);
+            }
+        }
+        writeln!(told, "{method} with {servers}, {}: {live:?}", answer["error"]["message"]).unwrap();
+    }
+    expect![[r#"
+        session/load with 1, null: [2]
+        session/resume with 1, "no": [2]
+        session/resume with 1, null: [4]
+    "#]]
+    .assert_eq(&told);
+}
+
+/// What claude-agent-acp asks before it calls a tool of a server.
+fn claude_asks(id: u64, source: &str) -> Value {
+    let tool = "mcp__bowline__edit_text_file";
+    let call = json!({
+        "toolCallId": "toolu_2", "title": tool, "kind": "other", "rawInput": { "path": "a.txt" },
+        "_meta": { "claudeCode": { "toolName": tool, "mcpServer": { "name": "bowline", "source": source } } },
+    });
+    let options = json!([
+        { "optionId": "y", "name": "Yes", "kind": "allow_once" },
+        { "optionId": "n", "name": "No", "kind": "reject_once" },
+    ]);
+    let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
+    json!({ "jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params })
+}
+
+#[tokio::test]
+async fn what_an_agent_asks_before_a_tool_of_ours_is_answered_once_it_has_met_the_server() {
+    let mut stage = stage(everything(), json!({ "acp": true })).await;
+    stage.open().await;
+    stage.opened().await;
+    // It may mean a server of its own by the name.
+    stage.agent.say(claude_asks(20, "dynamic")).await;
+    assert_eq!(stage.editor.hear().await, claude_asks(20, "dynamic"));
+    stage.ask(5, "tools/list", Value::Null).await;
+    stage.agent.hear().await;
+    stage.agent.say(claude_asks(21, "dynamic")).await;
+    expect![[r#"{"jsonrpc":"2.0","id":21,"result":{"outcome":{"outcome":"selected","optionId":"y"},"_meta":{"bowline":{"reason":"edit_text_file, a tool of the proxy, asks by itself","by":"proxy"}}}}"#]]
+        .assert_eq(&stage.agent.hear().await.to_string());
+    for other in [claude_asks(22, "project"), {
+        let mut other = claude_asks(23, "dynamic");
+        other["params"]["sessionId"] = json!("another");
+        other
+    }] {
+        stage.agent.say(other.clone()).await;
+        assert_eq!(stage.editor.hear().await, other);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_takes_back_the_question_of_a_tool_and_a_late_yes_writes_nothing() {
+    let mut stage = stage(everything(), json!({ "acp": true })).await;
+    stage.open().await;
+    stage.opened().await;
+    let edit = json!({ "path": "a.txt", "old_text": "old", "new_text": "written" });
+    stage.ask(5, "tools/call", json!({ "name": "edit_text_file", "arguments": edit })).await;
+    let mut told = Vec::new();
+    let question = loop {
+        let asked = tokio::select! {
+            asked = stage.editor.hear() => asked,
+            answer = stage.agent.hear() => panic!("nothing was asked: {answer}"),
+        };
+        told.push(asked["method"].clone());
+        match asked["method"].as_str().unwrap() {
+            "session/request_permission" => break asked["id"].clone(),
+            "fs/read_text_file" => {
+                let result = json!({ "content": "old" });
+                stage.editor.say(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
+            }
+            _ => {}
+        }
+    };
+    let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "s" } });
+    stage.editor.say(cancel.clone()).await;
+    let yes = json!({ "outcome": { "outcome": "selected", "optionId": "allow" } });
+    stage.editor.say(json!({ "jsonrpc": "2.0", "id": question, "result": yes })).await;
+    assert_eq!(stage.agent.hear().await, cancel);
+    let answer = stage.agent.hear().await;
+    told.push(answer["result"]["result"]["isError"].clone());
+    stage.agent.say(json!({ "jsonrpc": "2.0", "method": "after" })).await;
+    loop {
+        let heard = stage.editor.hear().await;
+        if heard["method"] == "after" {
+            break;
+        }
+        told.push(heard["method"].clone());
+    }
+    assert!(told.contains(&json!(true)), "{told:?}");
+    assert!(!told.contains(&json!("fs/write_text_file")), "{told:?}");
+}
+
+#[test]
+fn the_tools_that_are_offered_are_known_by_what_they_do_and_take() {
+    let mut told = String::new();
+    for tool in Offer::Everything.tools() {
+        writeln!(told, "{} {:?} {}", tool.name, tool.care, tool.arguments.join(" ")).unwrap();
+    }
+    expect![[r#"
+        read_text_file Looks path line limit
+        write_text_file AsksToWrite path content
+        edit_text_file AsksToWrite path edits old_text new_text replace_all
+        list_directory Looks path depth
+        search_text Looks pattern path regex case_sensitive glob
+        execute AsksToRun command args cwd env timeout_seconds background
+        terminal_output Looks id wait_seconds
+        kill_terminal Looks id
+    "#]]
+    .assert_eq(&told);
+    assert_eq!(Offer::Commands.tools().len(), 3);
 }

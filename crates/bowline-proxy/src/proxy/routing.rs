@@ -1,7 +1,7 @@
 //! Where each line goes: what is seen of it, what the relay decides, and what whoever stands between makes of it.
 
 use bowline_state::failure::Failure;
-use bowline_state::relay::{Route, Seen, Side};
+use bowline_state::relay::{Method, Route, Seen, Side};
 use bowline_state::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
 use bowline_wire::peek::{self, Peek, peek, with_id};
 use serde_json::{Value, json};
@@ -64,6 +64,11 @@ impl Core {
                 let line = self.ends[from].input.take(length);
                 self.ends[OWN_END].output.push(line);
             }
+            (Route::GivenUp(id), _) => {
+                self.flush(from);
+                drop(self.ends[from].input.take(length));
+                self.give_up(from, &id);
+            }
             (_, changed) => {
                 self.flush(from);
                 drop(self.ends[from].input.take(length));
@@ -81,6 +86,9 @@ impl Core {
     pub(super) fn apply(&mut self, held: Held, deed: Deed) {
         let Held { from, id, renamed, line } = held;
         let to = end_of(side(from).other());
+        if let (Some(id), Peek::Request { .. }, Deed::Pass | Deed::Instead(_)) = (&id, peek(&line), &deed) {
+            self.relay.goes_on(side(from), id);
+        }
         match deed {
             Deed::Take if from == AGENT => {
                 if let Some(id) = &id {
@@ -127,8 +135,13 @@ impl Core {
                 let Some(RequestId::Number(own)) = peek::id(raw) else {
                     return self.skip_own(length, is_whole);
                 };
-                let to = to_of(&method);
-                (to, with_id(line, raw, &text(&self.relay.own(to, own))))
+                let (to, its) = (to_of(&method), Method::of(&method));
+                if its == Some(Method::Permission) && self.is_agent_gone() {
+                    // For an agent that is gone nobody is asked anything.
+                    self.skip_own(length, is_whole);
+                    return self.refuse_own(own);
+                }
+                (to, with_id(line, raw, &text(&self.relay.own(to, own, its))))
             }
             Peek::Notification { method } if method == PROTOCOL_LEVEL_METHOD_NAMES.cancel_request => {
                 let own = serde_json::from_slice(line)

@@ -18,6 +18,9 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::between::Chain;
 
+mod flooding;
+mod giving_up;
+
 /// One end as a test has it.
 pub(crate) struct Far {
     pub(crate) reads: BufReader<DuplexStream>,
@@ -283,8 +286,9 @@ async fn a_line_of_any_length_passes() {
     .assert_eq(&asked);
     drop(stage.agent);
     let mut last = String::new();
-    stage.editor.reads.read_line(&mut last).await.unwrap();
+    stage.editor.reads.read_to_string(&mut last).await.unwrap();
     expect![[r#"
+        {"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"bowline-proxy-2"}}
         {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the agent has ended with exit code 7"}}
     "#]]
     .assert_eq(&last);
