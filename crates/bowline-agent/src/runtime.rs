@@ -225,7 +225,7 @@ impl Runtimes {
     #[must_use]
     pub fn choice(&self) -> Choice {
         let (choice, shell) = (self.inner.choice, self.inner.settings.shell);
-        self.workspace().map_or(choice, |adopted| choice.with_workspace(adopted.server(), shell))
+        self.workspace().map_or(choice, |adopted| choice.with_workspace(adopted.server().serves, shell))
     }
 
     /// Returns the session's directory.

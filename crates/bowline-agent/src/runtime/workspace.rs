@@ -6,7 +6,7 @@ use bowline_mcp::client::{McpError, WorkspaceServer};
 use bowline_state::failure::Failure;
 use bowline_state::lines::Window;
 use bowline_state::mcp_tools::CallOutput;
-use bowline_state::mcp_tools::workspace::READ;
+use bowline_state::mcp_tools::workspace::{READ, Workspace};
 use bowline_workspace::approvals::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -51,15 +51,15 @@ impl Adopted {
 impl Choice {
     /// Returns the choice with a workspace server for what the client does not serve itself.
     #[must_use]
-    pub fn with_workspace(self, server: &WorkspaceServer, shell: bool) -> Self {
+    pub fn with_workspace(self, serves: Workspace, shell: bool) -> Self {
         let by = |served: Server, does: bool| match served {
             Server::Local if does => Server::Workspace,
             served => served,
         };
         Self {
             read: by(self.read, true),
-            write: by(self.write, server.serves.writes),
-            terminal: by(self.terminal, server.serves.runs && shell),
+            write: by(self.write, serves.writes),
+            terminal: by(self.terminal, serves.runs && shell),
         }
     }
 }
@@ -73,7 +73,7 @@ impl Runtimes {
         }
         let base = self.inner.choice;
         let server = source.workspace()?;
-        if base.with_workspace(&server, self.settings().shell) == base {
+        if base.with_workspace(server.serves, self.settings().shell) == base {
             return None;
         }
         let adopted = Adopted { server, source: source.clone() };

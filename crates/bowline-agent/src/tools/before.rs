@@ -12,7 +12,7 @@ use serde_json::Value;
 /// So many bytes are shown in all. That there is more is said before all else.
 const MAX_SHOWN: usize = 128 << 10;
 
-/// Of arguments that are longer than that, so many lines are, the first and the last.
+/// Of what is longer than that, so many lines are, the first and the last.
 const MAX_LINES: usize = 400;
 
 /// Returns a command as it would run: the whole line, where, and with which variables.
@@ -34,14 +34,24 @@ pub(crate) fn command(command: Command) -> Vec<ToolCallContent> {
 
 /// Returns the arguments of a call.
 pub(crate) fn arguments(input: &Value) -> Vec<ToolCallContent> {
-    let pretty = format!("{input:#}");
-    let whole: Vec<String> = pretty.lines().map(|line| display::line(line, usize::MAX)).collect();
+    letter_by_letter(&format!("{input:#}"), "the arguments")
+}
+
+/// Returns a text that takes the place of all that a file holds, where that is not known.
+pub(crate) fn replacing(path: &str, text: &str) -> Vec<ToolCallContent> {
+    let mut content = vec![builders::text(format!("Replaces all of {}:", display::line(path, MAX_SHOWN)))];
+    content.extend(letter_by_letter(text, "the text"));
+    content
+}
+
+fn letter_by_letter(text: &str, what: &str) -> Vec<ToolCallContent> {
+    let whole: Vec<String> = text.lines().map(|line| display::line(line, usize::MAX)).collect();
     let whole = whole.join("\n");
     if whole.len() <= MAX_SHOWN {
         return content(None, &whole);
     }
-    let shown = display::block(&pretty, MAX_LINES, MAX_SHOWN).text;
-    content(Some("a part of the arguments is not shown: they are too long".to_owned()), &shown)
+    let shown = display::block(text, MAX_LINES, MAX_SHOWN).text;
+    content(Some(format!("a part of {what} is not shown: it is too long")), &shown)
 }
 
 fn content(warning: Option<String>, text: &str) -> Vec<ToolCallContent> {

@@ -6,7 +6,7 @@
 use bowline_mcp::client::McpError;
 use bowline_state::audit::Action;
 use bowline_state::conversation::Input;
-use bowline_state::display;
+use bowline_state::edits::Edit;
 use bowline_state::ledger::{Knowledge, Version};
 use bowline_state::lines::Window;
 use bowline_state::mcp_tools::CallOutput;
@@ -16,15 +16,16 @@ use bowline_state::paths::LexicalPath;
 use bowline_state::question::Item;
 use bowline_state::schema::v1::{ToolCallContent, ToolKind};
 use bowline_state::tooling::input::Fields;
+use bowline_state::{builders, display};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use super::mcp::shown_meanwhile;
 use super::specs::Tool;
 use super::work::{Done, Stop, Work, excerpt, location};
-use super::{before, commands};
+use super::{before, commands, writing};
 use crate::permission::{Became, Wish};
-use crate::runtime::beside::is_same;
+use crate::runtime::beside::{Disk, is_same};
 use crate::runtime::{Adopted, Choice, Server};
 
 /// As much of what is looked for or run is told in a title, in bytes.
@@ -95,7 +96,8 @@ pub(crate) async fn call(work: &Work<'_>, adopted: &Adopted, name: &'static str)
     }
     let server = &adopted.server().name;
     let output = json!({ "servedBy": Server::Workspace.word(), "server": server, "text": text });
-    let content = Some(excerpt(&text));
+    // What was changed stays to be seen; what else a server says is of use where it did not.
+    let content = if kind == ToolKind::Edit && !failed { None } else { Some(excerpt(&text)) };
     let text = format!("[{}, the MCP server {server:?}]\n{text}", Server::Workspace.through());
     Ok(Done { text, failed, content, output: Some(output), ..Done::default() })
 }
@@ -150,7 +152,7 @@ async fn about(work: &Work<'_>, name: &'static str) -> Result<About, Stop> {
             let verb = if name == WRITE { "Write" } else { "Edit" };
             about.title = format!("{verb} {}", work.shown(&path));
             about.kind = ToolKind::Edit;
-            about.shown = before::arguments(&Value::Object(arguments.clone()));
+            about.shown = changes(work, fields, name, &path).await?;
             let item = Item::plain(work.operation(Kind::Write, &path).await?);
             about.wish = Some(Wish { action: Action::Write, title: about.title.clone(), item });
             about.at(path);
@@ -173,6 +175,26 @@ async fn about(work: &Work<'_>, name: &'static str) -> Result<About, Stop> {
         _ => about.title = format!("{}: {}", about.title, display::line(fields.text("id")?, MAX_LABEL)),
     }
     Ok(about)
+}
+
+/// Returns what a call would change, as far as its arguments tell. The file is not read for that: a server that was
+/// asked for a text takes it for seen by the model, and lets it replace what it has not seen.
+async fn changes(
+    work: &Work<'_>,
+    fields: Fields<'_>,
+    name: &'static str,
+    path: &LexicalPath,
+) -> Result<Vec<ToolCallContent>, Stop> {
+    if name == EDIT {
+        let edits = writing::edits(fields)?;
+        let diff = |edit: Edit| builders::diff(path.as_str(), Some(edit.old.as_str()), edit.new.as_str());
+        return Ok(edits.into_iter().map(diff).collect());
+    }
+    let content = fields.text("content")?;
+    Ok(match work.runtimes().glance(path.as_str()).await {
+        Disk::Missing => vec![builders::diff(path.as_str(), None, content)],
+        Disk::File(..) | Disk::Unknown => before::replacing(work.shown(path), content),
+    })
 }
 
 impl About {

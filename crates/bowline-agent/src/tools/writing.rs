@@ -18,6 +18,7 @@ use bowline_state::paths::LexicalPath;
 use bowline_state::question::{Item, Shown};
 use bowline_state::schema::v1::{ToolCallContent, ToolCallUpdateFields, ToolKind};
 use bowline_state::tooling::deciding::{Current, Decided, Wanted, decide, remember};
+use bowline_state::tooling::input::Fields;
 use bowline_state::tooling::telling::{self, first_difference, lines_of, plural, small_diff};
 use bowline_workspace::files::{Files, TextWritten};
 use serde_json::{Value, json};
@@ -48,6 +49,17 @@ pub(crate) async fn write(work: &Work<'_>, side: Side) -> Result<Done, Stop> {
 pub(crate) async fn edit(work: &Work<'_>, side: Side) -> Result<Done, Stop> {
     let fields = work.fields()?;
     let path = work.resolve(fields.text("path")?)?;
+    let list = edits(fields)?;
+    let shown: Vec<Value> = list
+        .iter()
+        .map(|edit| json!({ "old_text": edit.old, "new_text": edit.new, "replace_all": edit.which == Which::All }))
+        .collect();
+    let input = json!({ "path": path.as_str(), "edits": shown });
+    change(work, side, &path, &Wanted::Edits(list), "Edit", input).await
+}
+
+/// Returns the edits that a call asks for.
+pub(super) fn edits(fields: Fields<'_>) -> Result<Vec<Edit>, String> {
     // One edit may stand in the call itself.
     let one = fields.some_text("old_text")?.is_some();
     let listed = if one { vec![fields] } else { fields.objects("edits")? };
@@ -59,12 +71,7 @@ pub(crate) async fn edit(work: &Work<'_>, side: Side) -> Result<Done, Stop> {
         let (old, new) = (each.text("old_text").map_err(at)?, each.text("new_text").map_err(at)?);
         list.push(Edit { old: old.to_owned(), new: new.to_owned(), which });
     }
-    let shown: Vec<Value> = list
-        .iter()
-        .map(|edit| json!({ "old_text": edit.old, "new_text": edit.new, "replace_all": edit.which == Which::All }))
-        .collect();
-    let input = json!({ "path": path.as_str(), "edits": shown });
-    change(work, side, &path, &Wanted::Edits(list), "Edit", input).await
+    Ok(list)
 }
 
 async fn change(

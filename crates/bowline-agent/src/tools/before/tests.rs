@@ -87,3 +87,23 @@ fn that_something_is_cut_is_said_first() {
     assert!(text(&command(run(&whole, &[]))).contains(&whole));
     assert!(text(&arguments(&json!({ "line": whole }))).contains(&whole));
 }
+
+#[test]
+fn a_text_that_replaces_one_that_is_not_known_is_shown_whole_or_said_to_be_cut() {
+    let shown = replacing("a\u{202e}.txt", "one\n```\ntwo\u{1b}[2J\n");
+    check(&shown[..1], expect![[r#"Replaces all of a\u{202e}.txt:"#]]);
+    check(
+        &shown[1..],
+        expect![[r#"
+            ````
+            one
+            ```
+            two\u{1b}[2J
+            ````"#]],
+    );
+    let long = replacing("a.txt", &"line\n".repeat(MAX_SHOWN));
+    assert!(
+        text(&long[1..])
+            .starts_with("Careful: a part of the text is not shown: it is too long.\n\n```\nline\n")
+    );
+}
