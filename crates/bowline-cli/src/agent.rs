@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 use crate::SUPERVISOR;
 use crate::places::Places;
+use crate::records::showing::waits;
 
 /// How long ending all sessions may take after a signal, or after the client is gone.
 const SHUT_DOWN: Duration = Duration::from_secs(4);
@@ -104,6 +105,7 @@ pub(crate) async fn run(arguments: AgentArguments) -> Result<ExitCode> {
         login::run(&keys, provider)?;
         return Ok(ExitCode::SUCCESS);
     }
+    waits("an editor that speaks ACP");
     let models = Models::new(models_settings(&arguments, keys.clone())?);
     let agent = BowlineAgent::new(settings(arguments, &places)?, models, keys);
     let serving = run_agent(agent.clone());

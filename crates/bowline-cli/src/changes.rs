@@ -1,7 +1,7 @@
 //! `bowline changes`, `diff`, `undo` and `redo`: what agents changed here, and taking it back.
 
 mod listing;
-mod patching;
+pub(crate) mod patching;
 mod selecting;
 mod undoing;
 
@@ -163,7 +163,7 @@ pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), Ending> {
     }
     let workspace = here.open(&[])?;
     let history = history(&workspace)?;
-    let meant = arguments.selectors.meant(&here, &history, Purpose::Look, &[])?;
+    let meant = arguments.selectors.meant(&here, &history, Purpose::Look, &[], &|_| true)?;
     if history.is_empty() && !arguments.json {
         return print(&format!("{}\n", nothing_yet(&here)));
     }
@@ -188,7 +188,7 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), Ending> {
     let workspace = here.open(&[])?;
     let history = history(&workspace)?;
     let Meant { selection, words } =
-        arguments.selectors.meant(&here, &history, Purpose::Look, &arguments.hunk)?;
+        arguments.selectors.meant(&here, &history, Purpose::Look, &arguments.hunk, &|_| true)?;
     let files = patching::files(&workspace, &selection)?;
     if files.is_empty() {
         note(&match history.iter().any(|changed| changed.change.origin.session.is_some()) {

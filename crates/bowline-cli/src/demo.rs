@@ -53,12 +53,12 @@ if grep '\"version\"' config.json; then echo 1 passed; else echo 1 failed; exit 
 /// Takes the tour. Whoever stops it leaves nothing behind: neither the scratch project nor the agent.
 pub(crate) async fn run() -> Result<(), Ending> {
     tokio::select! {
-        taken = take() => taken.map_err(Ending::from),
+        taken = take() => taken?.finish(),
         _ = signalled() => Err(Ending::Interrupted),
     }
 }
 
-async fn take() -> Result<()> {
+async fn take() -> Result<Tour> {
     let scratch = tempfile::tempdir().context("cannot make a scratch project")?;
     let base = scratch.path().canonicalize()?;
     let directory = base.join("project");
@@ -106,7 +106,7 @@ async fn take() -> Result<()> {
     let wanted = "writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)";
     tour.check("the agent knows, does it itself, and says so", told.contains(wanted), || told.clone());
     record_steps(&mut tour, &host)?;
-    tour.finish()
+    Ok(tour)
 }
 
 /// Returns how the hosts of the tour work.

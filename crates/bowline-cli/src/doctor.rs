@@ -8,7 +8,7 @@ mod process;
 mod report;
 mod serving;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use clap::Args;
 use crate::agent::signalled;
 use crate::ending::Ending;
 use crate::places::Places;
+use crate::records::showing::print;
 use report::{Report, Style};
 
 /// What is asked for.
@@ -84,7 +85,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), Ending> {
             _ = signalled() => return Err(Ending::Interrupted),
         });
     }
-    let mut out = std::io::stdout();
+    let out = std::io::stdout();
     let text = if arguments.json {
         report.json()
     } else {
@@ -92,8 +93,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), Ending> {
             out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         report.text(if is_coloured { Style::Coloured } else { Style::Plain })
     };
-    // Who does not read on has seen enough.
-    out.write_all(text.as_bytes()).ok();
+    print(&text)?;
     match report.broken() {
         0 => Ok(()),
         1 => Err(anyhow!("one thing is broken: see ✗ above").into()),

@@ -9,6 +9,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod ending;
+mod help;
 mod mcp;
 mod mcp_bridge;
 mod places;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use ending::Ending;
+use records::showing;
 
 /// The workspace between an editor and a coding agent: unsaved text, reviewed writes, undo.
 #[derive(Parser)]
@@ -93,7 +95,10 @@ enum Command {
 pub(crate) const SUPERVISOR: &str = "__supervisor";
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return help::tell(&error),
+    };
     if let Command::Supervisor = arguments.command {
         // Before there is a thread or a runtime.
         return bowline_workspace::terminals::supervisor::main(std::env::args_os());
@@ -110,7 +115,10 @@ fn main() -> ExitCode {
         Command::Agent(arguments) => runtime.block_on(agent::run(arguments)).map_err(Ending::from),
         Command::Mcp(arguments) => runtime.block_on(mcp::run(arguments)),
         Command::McpBridge(arguments) => runtime.block_on(mcp_bridge::run(arguments)),
-        Command::Proxy(arguments) => runtime.block_on(proxy::run(arguments)),
+        Command::Proxy(arguments) => {
+            showing::waits("an editor that speaks ACP");
+            runtime.block_on(proxy::run(arguments))
+        }
         Command::Changes(arguments) => changes::list(&arguments).map(done),
         Command::Diff(arguments) => changes::diff(&arguments).map(done),
         Command::Undo(arguments) => changes::undo(&arguments).map(done),

@@ -25,6 +25,7 @@ use crate::SUPERVISOR;
 use crate::client::arguments::Approve;
 use crate::ending::Ending;
 use crate::places::Places;
+use crate::records::showing::waits;
 use desk::Desk;
 use place::LocalPlace;
 
@@ -110,7 +111,10 @@ pub(crate) async fn run(arguments: McpArguments) -> Result<ExitCode, Ending> {
     let server = Server::new(settings, Arc::new(open));
     match &arguments.listen {
         Some(address) => over_http(server, address, &arguments, &root).await,
-        None => over_pipes(server).await,
+        None => {
+            waits("a client that speaks MCP");
+            over_pipes(server).await
+        }
     }
 }
 

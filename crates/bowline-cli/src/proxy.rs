@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_proxy::{
-    Beside, Chain, Ended, Ends, Inject, InjectSettings, Line, Proxy, Reader, Settings, Writer,
+    Beside, Chain, Ended, Ends, Inject, InjectSettings, Line, Proxy, Reader, Sessions, Settings, Writer,
 };
 use bowline_state::failure::quote;
+use bowline_state::relay::own_tools::Rules;
 use bowline_state::relay::servers::Transport;
 use bowline_state::terminal::Exit;
 use bowline_state::trace::Side;
@@ -27,6 +28,7 @@ use crate::ending::Ending;
 use crate::mcp::{signalled, token};
 use blotting::Secrets;
 use engine::LocalEngine;
+use sockets::Sockets;
 
 mod asking;
 mod blotting;
@@ -34,6 +36,7 @@ mod engine;
 mod options;
 mod serving;
 mod session;
+mod sockets;
 
 /// How long an agent that has closed its output may take to end.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
@@ -61,7 +64,13 @@ length. What the agent writes to stderr is passed on too.
 One thing is added: each session gets an MCP server named `bowline`, whose tools read, write, edit, list and search files
 and run commands through the editor. So an agent that knows nothing of an editor's files sees text that is not saved yet,
 and what it writes is reviewed where the user works: the editor asks before a file is changed or a command is run. Only
-what the editor advertises is offered; with nothing to offer, nothing is added.
+what the editor advertises is offered, and the rest with --host; with nothing to offer, nothing is added. What the editor
+shares by `_bowline/diagnostics` and what the session changed are resources of the server.
+
+Where an agent asks for permission before it calls such a tool, and says so beyond doubt (claude-agent-acp, codex-acp,
+fast-agent), that question is answered with its option to allow it once, and you see the tool's own, with the diff;
+--trace marks it. codex-acp has a model of its own review such calls first, unless its mode is workspace-write: choose
+that in the editor, by INITIAL_AGENT_MODE=workspace-write, or with `bowline run --mode workspace-write`.
 
 What the agent changes on disk by itself is looked for when its tool calls begin and end. The editor is shown it as diffs
 on the calls, and `bowline changes` and `bowline undo` know it. What it writes through the editor begins, in the journal,
@@ -83,8 +92,8 @@ Examples:
 An editor's configuration, as Zed has it:
   { \"agent_servers\": { \"OpenCode\": { \"command\": \"bowline\", \"args\": [\"proxy\", \"--\", \"opencode\", \"acp\"] } } }
 
-Ends with 0 when the editor is gone or the agent ended in order, 1 if the agent could not be started or failed, 2 if the
-command line makes no sense, and 128 and its number after a signal.";
+Ends with 0 when the editor is gone or the agent ended in order, 1 if the agent failed, 2 if the command line makes no sense
+or names no agent that can be started, and 128 and its number after a signal.";
 
 /// What stands between, and before whom.
 #[derive(Args, Debug)]
@@ -138,10 +147,7 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, Ending> {
     let line = Line::default();
     let engine = LocalEngine::new(arguments.beside.plan(&here, supervisor.clone())?, line.clone());
     let started = Companion::start_piped(&supervisor, program).await;
-    let (mut companion, streams, writer) = started.map_err(|error| match cannot_start(error) {
-        Ending::Usage(text) => Ending::Failed(anyhow::anyhow!(text)),
-        other => other,
-    })?;
+    let (mut companion, streams, writer) = started.map_err(cannot_start)?;
     let errors = tokio::spawn(async move {
         let mut errors = streams.errors;
         // Who does not read it must not hold up anything.
@@ -152,7 +158,8 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, Ending> {
     // Seen from here, what comes from the editor is on its way to the agent.
     let editor = tapped_back(Ends { reader, writer }, trace_editor);
     // Goes with this function, and the sockets in it.
-    let sockets = tempfile::Builder::new().prefix("bowline-").tempdir().context("cannot make a directory")?;
+    let sockets = Sockets::below(std::env::temp_dir());
+    let doing = Sessions::new(arguments.beside.doing());
     let (inject, served, link) = Inject::new(InjectSettings {
         transport: match arguments.mcp_transport {
             Way::Auto => None,
@@ -167,14 +174,15 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, Ending> {
             Ok(secret)
         }),
         bridge: (own, vec!["mcp-bridge".to_owned()]),
-        sockets: sockets.path().to_owned(),
+        sockets: sockets.lent(),
+        rules: if arguments.beside.doing().rules { Rules::LeaveOpen } else { Rules::Off },
+        beside: doing.clone(),
     });
     let mut chain = Chain::default();
     if !arguments.no_mcp {
         chain.0.push(Box::new(inject));
     }
     let (telling, told_beside) = tokio::sync::mpsc::channel(MAX_TOLD);
-    let doing = arguments.beside.doing();
     let beside = Beside::new(Arc::new(engine.clone()), doing, (line.clone(), telling), chain);
     let (caller, proxy) = Proxy::new(beside, served, Settings::default());
     line.connect(caller.clone());

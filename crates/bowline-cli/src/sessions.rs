@@ -14,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use crate::changes::{Where, unique};
 use crate::ending::Ending;
 use crate::places::Places;
-use crate::records::here::directory;
+use crate::records::here::{directory, is_there};
 use crate::records::showing::{Ink, Look, count, note, print, safe, safe_lines};
 use crate::records::times::{ago, now};
 
@@ -142,7 +142,7 @@ enum Format {
 /// Does it.
 pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), Ending> {
     let places = Places::of(|name| std::env::var_os(name))?;
-    let sessions = Sessions::new(&places);
+    let sessions = Sessions::new(&places)?;
     let done = match arguments.command.unwrap_or(Command::List(arguments.list)) {
         Command::List(ListArguments { all, json, place }) => list(&sessions, all, json, &place).await,
         Command::Show { session, full } => {
@@ -174,11 +174,11 @@ struct Sessions {
 }
 
 impl Sessions {
-    fn new(places: &Places) -> Self {
+    fn new(places: &Places) -> Result<Self, Ending> {
         // One that is only just being made, or was left so, is seen to when the store is opened.
-        let is_there =
-            ["sessions.db", "sessions.db.ready"].iter().any(|name| places.state.join(name).exists());
-        Self { store: is_there.then(|| Store::new(&places.state, Retention::default())) }
+        let is_there = is_there(&places.state.join("sessions.db"))?
+            || is_there(&places.state.join("sessions.db.ready"))?;
+        Ok(Self { store: is_there.then(|| Store::new(&places.state, Retention::default())) })
     }
 
     fn tell_notices(&self) {

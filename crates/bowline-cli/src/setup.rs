@@ -4,14 +4,16 @@ mod editors;
 mod jsonc;
 mod writing;
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 
+use crate::client::agents;
 use crate::ending::Ending;
+use crate::records::showing::print;
 use editors::{Editor, Home, Launch};
 use jsonc::Added;
 
@@ -61,19 +63,19 @@ const MAX_NAME: usize = 60;
 pub(crate) fn run(arguments: SetupArguments) -> Result<(), Ending> {
     let home = Home::of(|name| std::env::var_os(name));
     let program = std::env::current_exe().context("cannot find the bowline program")?;
+    let program = lasting(program, std::env::var_os("PATH"));
     let program =
         program.to_str().context("the path of the bowline program is not UTF-8: move it elsewhere")?;
     let launch = launch(&arguments, program)?;
     let file = arguments.file.clone().or_else(|| arguments.editor.file(&home));
     let told = told(&arguments, &launch, file.as_deref());
     if !arguments.write && !arguments.dry_run {
-        say(&told);
-        return Ok(());
+        return print(&told);
     }
     let wanted = match arguments.editor.entry(&launch) {
         Some(wanted) => wanted,
         None => {
-            say(&told);
+            print(&told)?;
             let (editor, what) = (arguments.editor.title(), arguments.editor.language());
             let why = anyhow!(
                 "{editor} is configured by a program in {what}, which only you can change safely: add what is above"
@@ -83,8 +85,8 @@ pub(crate) fn run(arguments: SetupArguments) -> Result<(), Ending> {
     };
     let file = file.context("set HOME to an absolute path, or name the editor's file with --file")?;
     let refused = |why: String| {
-        say(&told);
-        Ending::from(anyhow!("nothing was written to {}: {why}", file.display()))
+        let why = Ending::from(anyhow!("nothing was written to {}: {why}", file.display()));
+        print(&told).err().unwrap_or(why)
     };
     let before = writing::read(&file).map_err(|error| refused(error.to_string()))?;
     let text = before.as_ref().map_or("", |before| before.text.as_str());
@@ -94,14 +96,13 @@ pub(crate) fn run(arguments: SetupArguments) -> Result<(), Ending> {
     };
     let after = match added {
         Added::Same => {
-            say(&format!("Nothing to do: {} has it already.\n", file.display()));
-            return Ok(());
+            return print(&format!("Nothing to do: {} has it already.\n", file.display()));
         }
         Added::Text(after) => after,
     };
     if arguments.dry_run {
-        say(&writing::difference(&file, before.as_ref().map(|before| before.text.as_str()), &after));
-        return Ok(());
+        let before = before.as_ref().map(|before| before.text.as_str());
+        return print(&writing::difference(&file, before, &after));
     }
     let kept =
         writing::replace(&file, before.as_ref(), &after).map_err(|error| refused(format!("{error:#}")))?;
@@ -111,8 +112,15 @@ pub(crate) fn run(arguments: SetupArguments) -> Result<(), Ending> {
         writeln!(done, "As it was: {}", kept.display()).unwrap_or_default();
     }
     writeln!(done, "{}", arguments.editor.next(&launch)).unwrap_or_default();
-    say(&done);
-    Ok(())
+    print(&done)
+}
+
+/// Returns the name by which an editor should start this program: the one in PATH if that leads to it, for a link there
+/// stays when the program behind it is replaced by a newer one elsewhere.
+fn lasting(own: PathBuf, search: Option<OsString>) -> PathBuf {
+    let named = agents::find("bowline", search.as_ref()).filter(|named| named.is_absolute());
+    let is_own = |named: &PathBuf| named.canonicalize().ok() == own.canonicalize().ok();
+    named.filter(is_own).unwrap_or(own)
 }
 
 fn launch(arguments: &SetupArguments, program: &str) -> Result<Launch, Ending> {
@@ -152,9 +160,4 @@ fn told(arguments: &SetupArguments, launch: &Launch, file: Option<&std::path::Pa
     }
     writeln!(text, "{}", editor.next(launch)).unwrap_or_default();
     text
-}
-
-/// Prints something. If nobody reads it any more, that is no failure.
-fn say(text: &str) {
-    write!(std::io::stdout(), "{text}").ok();
 }

@@ -186,6 +186,11 @@ impl List {
         if !taken.is_empty() {
             said.push(format!("takes back {}", taken.join(", ")));
         }
+        if let (Some(before), Some(after)) = (change.before, change.after)
+            && before.mode != after.mode
+        {
+            said.push(format!("mode {:o}, was {:o}", after.mode & 0o7777, before.mode & 0o7777));
+        }
         match change.source {
             Source::Written => {}
             Source::Observed => said.push("observed".to_owned()),

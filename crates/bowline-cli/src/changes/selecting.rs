@@ -28,7 +28,7 @@ pub(crate) struct Selectors {
     /// What one tool call did: its id, or the beginning of it
     #[arg(long, value_name = "ID", conflicts_with = "turn")]
     call: Option<String>,
-    /// What was done to one file
+    /// What was done to one file, or to the files below a directory
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
     /// One change, by the number that `bowline changes` shows
@@ -98,7 +98,7 @@ impl Selectors {
         self.place.cwd.as_deref()
     }
 
-    /// Finds out what is meant.
+    /// Finds out what is meant. `keeps` says whether a change could be taken back: who names nothing means nothing else.
     ///
     /// # Errors
     /// Says what is not there, or not clear.
@@ -108,10 +108,11 @@ impl Selectors {
         history: &[Changed],
         purpose: Purpose,
         hunks: &[usize],
+        keeps: &dyn Fn(&Changed) -> bool,
     ) -> Result<Meant, Ending> {
         let mut meant = match self.change {
             Some(id) => one(history, ChangeId(id))?,
-            None => self.some(here, history, purpose)?,
+            None => self.some(here, history, purpose, keeps)?,
         };
         if self.written_only {
             meant.selection.source = Some(Source::Written);
@@ -123,8 +124,14 @@ impl Selectors {
         Ok(meant)
     }
 
-    fn some(&self, here: &Here, history: &[Changed], purpose: Purpose) -> Result<Meant, Ending> {
-        let edits: Vec<&Changed> = history
+    fn some(
+        &self,
+        here: &Here,
+        history: &[Changed],
+        purpose: Purpose,
+        keeps: &dyn Fn(&Changed) -> bool,
+    ) -> Result<Meant, Ending> {
+        let mut edits: Vec<&Changed> = history
             .iter()
             .filter(|changed| purpose.takes(changed) && session_of(changed).is_some())
             .collect();
@@ -135,6 +142,15 @@ impl Selectors {
             return Ok(Meant { selection, words: "what was undone last".to_owned() });
         }
         let turn = if says_nothing && purpose == Purpose::Undo { Some(Turn::Last) } else { self.turn };
+        if says_nothing && purpose == Purpose::Undo && !edits.is_empty() {
+            // What can never be taken back does not keep anybody from what was before it.
+            while edits.pop_if(|last| !keeps(last)).is_some() {}
+            if edits.is_empty() {
+                return Err(nothing(
+                    "what is left of what agents changed here cannot be taken back, its text is not kept: `bowline changes` lists it",
+                ));
+            }
+        }
         // A session is known by all that it did, in effect or not.
         let session = self.session.as_deref().map(|named| session(history, named)).transpose()?;
         let of_session = |changed: &&&Changed| session.is_none() || session_of(changed) == session.as_deref();

@@ -95,7 +95,11 @@ pub(super) fn take_back(taking: &Taking, way: Way) -> Result<(), Ending> {
     }
     let workspace = here.open(&[])?;
     let known = history(&workspace)?;
-    let meant = taking.selectors.meant(&here, &known, way.purpose(), &taking.hunk)?;
+    // What cannot be looked at now is told of when it is taken back.
+    let keeps = |changed: &Changed| {
+        changed.change.source != Source::Observed || workspace.keeps(&changed.change).unwrap_or(true)
+    };
+    let meant = taking.selectors.meant(&here, &known, way.purpose(), &taking.hunk, &keeps)?;
     if let Some(one) = &meant.selection.change
         && let Some(hunks) = &one.hunks
     {
@@ -251,6 +255,9 @@ fn told_refused(
 fn why(error: &FilesError) -> String {
     match error {
         FilesError::CannotReverse(refused) => format!("change {}: {}", refused.change, refused.why),
+        FilesError::TooLarge { size, cap, .. } => {
+            format!("it has {size} bytes, and at most {cap} are taken back")
+        }
         other => other.to_string(),
     }
 }
@@ -263,6 +270,8 @@ fn one_by_one(workspace: &Workspace, way: Way, selection: &Selection) -> Result<
         let of_file = Selection { path: Some(file.path.clone()), ..selection.clone() };
         match way.act(workspace, &of_file) {
             Ok(taken) => done.files.extend(taken.files),
+            // It was done with the directory that it lies in, which was a file before.
+            Err(FilesError::NothingTo(_)) => {}
             Err(error) => done.refused.push((file.path, error)),
         }
     }
@@ -308,7 +317,11 @@ fn tell_left(
     for id in left {
         let change = workspace.change(*id).map_err(failed)?;
         let name = safe(here.name(&change.path));
-        note(&format!("{name}: change {id} was found on disk, and what was there before is not known"));
+        let why = match change.before {
+            Some(_) => "what was there before is not known",
+            None => "what was made is not kept, so it is not removed",
+        };
+        note(&format!("{name}: change {id} was found on disk, and {why}"));
     }
     let count = count(left.len(), "change is left as it was found", "changes are left as they were found");
     let not_all = || failed(anyhow::anyhow!("not all could be {}: {count}", way.done()));

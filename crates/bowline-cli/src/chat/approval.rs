@@ -183,8 +183,8 @@ impl Approval {
                     self.drawn.as_ref().map_or((0, 0, Layout::Unified), |drawn| drawn.key);
                 self.layout = Some(self.layout.unwrap_or(layout).other()).filter(|_| width > 0);
             }
-            KeyCode::Char('?') => self.mode = Mode::Reading { help: true, view: View::default() },
-            KeyCode::Char('w') => self.read(),
+            KeyCode::Char('?') | KeyCode::F(1) => self.read(true),
+            KeyCode::Char('w') => self.read(false),
             KeyCode::Tab | KeyCode::Right | KeyCode::Char('n') => self.select(self.selected + 1),
             KeyCode::BackTab | KeyCode::Left | KeyCode::Char('p') => {
                 self.select(self.selected.saturating_sub(1));
@@ -196,9 +196,9 @@ impl Approval {
         None
     }
 
-    fn read(&mut self) {
-        self.read = true;
-        self.mode = Mode::Reading { help: false, view: View::default() };
+    fn read(&mut self, help: bool) {
+        self.read |= !help;
+        self.mode = Mode::Reading { help, view: View::default() };
     }
 
     /// Takes one of the agent's own answers, if it was in sight.
@@ -224,7 +224,7 @@ impl Approval {
             items => format!("{missing} of {items} were not all in sight"),
         });
         match unseen {
-            _ if unread => self.read(),
+            _ if unread => self.read(false),
             Some(_) if !self.looked_at[self.selected] => {
                 self.view.key(KeyCode::PageDown);
             }

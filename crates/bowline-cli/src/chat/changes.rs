@@ -183,7 +183,7 @@ impl Changes {
         match key.code {
             KeyCode::Esc | KeyCode::Char('q') => return Some(Outcome::Close),
             KeyCode::F(5) => return Some(Outcome::Refresh),
-            KeyCode::Char('?') => self.help = Some(View::default()),
+            KeyCode::Char('?') | KeyCode::F(1) => self.help = Some(View::default()),
             KeyCode::Char('u' | 'U' | 'T' | 'S' | 'r' | 'R') if self.busy => {
                 self.say("wait: what was asked for before is still being done".to_owned());
             }

@@ -239,7 +239,7 @@ pub(super) fn words(text: &str) -> Result<Vec<String>, Ending> {
 }
 
 /// Returns where a program is, as a shell would find it.
-pub(super) fn find(name: &str, search: Option<&OsString>) -> Option<PathBuf> {
+pub(crate) fn find(name: &str, search: Option<&OsString>) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     std::env::split_paths(search?).map(|directory| directory.join(name)).find(|path| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)

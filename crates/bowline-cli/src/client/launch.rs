@@ -131,6 +131,11 @@ impl Launch {
             HostError::Policy(error) if names_rules => Ending::Usage(error.to_string()),
             HostError::Roots(error) => Ending::Usage(error.to_string()),
             error @ HostError::NotUtf8(_) => Ending::Usage(error.to_string()),
+            HostError::InsideWorkspace(own) => Ending::Usage(format!(
+                "{} lies inside the workspace, where an agent could change it: name a directory below with --cwd, or keep \
+                 Bowline's own files elsewhere (XDG_STATE_HOME, XDG_DATA_HOME)",
+                own.display()
+            )),
             other => Ending::Failed(anyhow::anyhow!("{other}")),
         })?;
         for text in &arguments.open {
@@ -195,7 +200,9 @@ impl Launch {
         let session = match session {
             None => {
                 let opened = connection.new_session(options).await;
-                opened.map_err(|error| failed_to_open(connection, error))?
+                opened.map_err(|error| {
+                    self.wrong_model(&error).unwrap_or_else(|| failed_to_open(connection, error))
+                })?
             }
             Some("last") => {
                 let id = reopen::last(connection, cwd, &self.agent.name, &self.last).await?;
@@ -210,6 +217,14 @@ impl Launch {
             setting::mode(&session, mode).await?;
         }
         Ok(session)
+    }
+
+    /// Returns that the command line names no model, if Bowline's own agent says so: it is told the name when it starts.
+    fn wrong_model(&self, error: &HostError) -> Option<Ending> {
+        let model = self.arguments.model.as_deref().filter(|_| self.agent.is_own)?;
+        let HostError::Call(CallError::Refused(refusal)) = error else { return None };
+        let is_it = refusal.message.starts_with(&format!("there is no model {model}: "));
+        is_it.then(|| Ending::Usage(quote(&refusal.message)))
     }
 }
 

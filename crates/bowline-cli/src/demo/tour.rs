@@ -1,10 +1,14 @@
 //! What a person sees of the tour: who says what, and what was checked.
 
+use std::cell::RefCell;
 use std::fmt::Display;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
-use anyhow::{Result, bail};
+use anyhow::anyhow;
 use bowline_state::display;
+
+use crate::ending::Ending;
+use crate::records::showing;
 
 /// As much of what somebody says is shown: lines, and bytes.
 const MAX_SAID: (usize, usize) = (200, 32 << 10);
@@ -14,13 +18,16 @@ pub(super) struct Tour {
     checks: usize,
     failed: usize,
     coloured: bool,
+    // Why a line could not be shown.
+    unseen: RefCell<Option<Ending>>,
 }
 
 impl Tour {
     /// Begins it on stdout, in colours if that is a terminal whose user has nothing against them.
     pub(super) fn new() -> Self {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Self { checks: 0, failed: 0, coloured: wanted && std::io::stdout().is_terminal() }
+        let coloured = wanted && std::io::stdout().is_terminal();
+        Self { checks: 0, failed: 0, coloured, unseen: RefCell::default() }
     }
 
     /// Begins a part.
@@ -59,16 +66,19 @@ impl Tour {
     }
 
     /// Says how it went, and what to do next.
-    pub(super) fn finish(self) -> Result<()> {
+    ///
+    /// # Errors
+    /// Returns what did not hold, or why that could not be shown.
+    pub(super) fn finish(self) -> Result<(), Ending> {
         if self.failed > 0 {
-            bail!("{} of {} checks failed", self.failed, self.checks);
+            return Err(anyhow!("{} of {} checks failed", self.failed, self.checks).into());
         }
         self.print(&format!("\n{}", self.paint(&format!("All {} checks hold.", self.checks), "1;32")));
         self.print("\nTry it on a project of yours:");
         for (command, what) in NEXT {
             self.print(&format!("  {} {what}", self.paint(&format!("{command:<34}"), "1")));
         }
-        Ok(())
+        self.unseen.into_inner().map_or(Ok(()), Err)
     }
 
     fn paint(&self, text: &str, colour: &str) -> String {
@@ -77,7 +87,9 @@ impl Tour {
 
     /// Prints a line. If nobody reads any more, the checks still count.
     fn print(&self, line: &str) {
-        writeln!(std::io::stdout(), "{line}").ok();
+        if let Err(error) = showing::print(&format!("{line}\n")) {
+            self.unseen.borrow_mut().get_or_insert(error);
+        }
     }
 }
 

@@ -143,6 +143,7 @@ fn writable(error: &std::io::Error, path: &Path, variable: &str) -> String {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => format!(
             "make room on the disk of {shown}, {elsewhere}: until then nothing is changed, as it could not be undone"
         ),
+        ErrorKind::FileTooLarge => format!("raise the limit on the size of files (ulimit -f), {elsewhere}"),
         ErrorKind::ReadOnlyFilesystem => {
             format!("the disk of {shown} is mounted for reading only: mount it for writing, {elsewhere}")
         }
@@ -303,8 +304,30 @@ pub(super) fn configuration(places: &Places) -> Section {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use expect_test::expect;
+
     #[test]
     fn the_schema_is_known() {
-        assert!(super::schema().starts_with(|c: char| c.is_ascii_digit()), "{}", super::schema());
+        assert!(schema().starts_with(|c: char| c.is_ascii_digit()), "{}", schema());
+    }
+
+    #[test]
+    fn what_to_do_depends_on_why_a_directory_cannot_be_written() {
+        let kinds = [
+            ErrorKind::StorageFull,
+            ErrorKind::QuotaExceeded,
+            ErrorKind::FileTooLarge,
+            ErrorKind::ReadOnlyFilesystem,
+            ErrorKind::PermissionDenied,
+        ];
+        let told = kinds.map(|kind| writable(&kind.into(), Path::new("/d"), "XDG_STATE_HOME") + "\n");
+        expect![[r#"
+            make room on the disk of /d, or set XDG_STATE_HOME to a directory elsewhere: until then nothing is changed, as it could not be undone
+            make room on the disk of /d, or set XDG_STATE_HOME to a directory elsewhere: until then nothing is changed, as it could not be undone
+            raise the limit on the size of files (ulimit -f), or set XDG_STATE_HOME to a directory elsewhere
+            the disk of /d is mounted for reading only: mount it for writing, or set XDG_STATE_HOME to a directory elsewhere
+            make /d writable (chmod u+rwx), or set XDG_STATE_HOME to a directory elsewhere
+        "#]].assert_eq(&told.concat());
     }
 }

@@ -3,6 +3,7 @@
 use bowline_agent::runtime::Choice;
 use bowline_host::Offer;
 use bowline_state::capabilities::{ClientGate, ClientMethod};
+use bowline_state::mcp_tools::workspace::Workspace;
 use bowline_wire::schema::v1::ClientCapabilities;
 
 use super::report::{Finding, Section};
@@ -14,6 +15,10 @@ pub(super) fn look() -> Section {
     choice(able, Offer::default().capabilities());
     let unable = section.plain("the same, in an editor that offers neither:");
     choice(unable, ClientCapabilities::new());
+    let by_server = section
+        .plain("the same, where a server over MCP has the tools of a workspace, as `bowline mcp` has:");
+    let neither = Choice::by_gate(&ClientGate::new(ClientCapabilities::new()));
+    describe(by_server, neither.with_workspace(Workspace { writes: true, runs: true }, true));
     section
         .plain("with --tools dual the model chooses the machine:")
         .detail("the editor's, by ide_read_file, ide_write_file, ide_edit_file and ide_terminal, as far as it is offered")
@@ -69,7 +74,11 @@ pub(super) fn questions() -> Section {
 }
 
 fn choice(finding: &mut Finding, capabilities: ClientCapabilities) {
-    for line in Choice::by_gate(&ClientGate::new(capabilities)).describe(true) {
+    describe(finding, Choice::by_gate(&ClientGate::new(capabilities)));
+}
+
+fn describe(finding: &mut Finding, choice: Choice) {
+    for line in choice.describe(true) {
         finding.detail(line);
     }
 }

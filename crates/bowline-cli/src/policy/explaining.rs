@@ -41,6 +41,7 @@ pub(super) fn run(kind: KindArgument, what: &[String], json: bool, place: &Where
     };
     let kind = Kind::from(kind);
     let single = || match what {
+        [one] if one.trim().is_empty() => Err(Ending::Usage(format!("name something to {}", kind.word()))),
         [one] => Ok(one.as_str()),
         _ => Err(Ending::Usage(format!("name one thing to {}, there are {}", kind.word(), what.len()))),
     };
@@ -56,7 +57,9 @@ pub(super) fn run(kind: KindArgument, what: &[String], json: bool, place: &Where
         }
         Kind::Fetch => {
             let url = single()?;
-            judge(url.to_owned(), &Operation { kind, target: Target::Url(url.to_owned()) })
+            // A host alone, as rules name it.
+            let url = if url.contains("://") { url.to_owned() } else { format!("https://{url}/") };
+            judge(url.clone(), &Operation { kind, target: Target::Url(url) })
         }
         Kind::Read | Kind::Write | Kind::Delete => {
             let path = here.file(single()?.as_ref())?;

@@ -188,6 +188,9 @@ fn matcher(arguments: &RuleArguments) -> Result<Matcher, Ending> {
                 let exact = terminal::invocation(line, &[]).map_err(|why| Ending::Usage(why.to_string()))?;
                 return Ok(Matcher::Exact(exact));
             }
+            [line] if line.trim().is_empty() => {
+                return Err(Ending::Usage("the command is empty: write its first words".to_owned()));
+            }
             [line] => plain_words(line).ok_or_else(|| {
                 Ending::Usage(format!(
                     "{} is more than the words of one command: name each command in a rule of its own, or use --exact",

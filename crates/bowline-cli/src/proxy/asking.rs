@@ -7,8 +7,8 @@ use bowline_host::{BoxFuture, Event, FrontEnd, Person};
 use bowline_proxy::Line;
 use bowline_state::builders::IntoSessionUpdate;
 use bowline_state::question::{Question, Reply};
-use bowline_state::schema::v1::{SessionId, SessionNotification};
-use bowline_wire::Caller;
+use bowline_state::schema::v1::{ErrorCode, SessionId, SessionNotification};
+use bowline_wire::{CallError, Caller};
 
 use super::engine::say;
 
@@ -53,6 +53,8 @@ impl Person for Desk {
             let mut open = Open { caller: caller.clone(), session: session.clone(), question, is_open: true };
             let reply = match caller.call(&question.request(session.clone())).await {
                 Ok(answer) => Reply::of_editor(&answer.outcome),
+                // The agent is gone, for whom it was asked.
+                Err(CallError::Refused(error)) if error.code == ErrorCode::RequestCancelled => Reply::Nobody,
                 Err(error) => {
                     say(&format!("the editor could not be asked: {error}"));
                     Reply::Nobody

@@ -135,7 +135,8 @@ impl Engine for LocalEngine {
             };
             engine.inner.desk.sits(session.name(), &opened.session);
             let asked = opened.opening.cwd.to_string_lossy().into_owned();
-            let beside = Arc::new(Beside::new(session, asked, engine.inner.desk.clone()));
+            let beside =
+                Arc::new(Beside::new(session, host.workspace().clone(), asked, engine.inner.desk.clone()));
             beside.starts();
             let mut sessions = engine.sessions();
             sessions.retain(|session| !session.is_over());

@@ -26,6 +26,13 @@ pub(super) async fn serve(
     Ok(answered?)
 }
 
+/// Says whether files may be others when a method is done: it writes one, or a command has ended.
+pub(super) fn may_change(method: &str) -> bool {
+    let names = CLIENT_METHOD_NAMES;
+    [names.fs_write_text_file, names.terminal_wait_for_exit, names.terminal_kill, names.terminal_release]
+        .contains(&method)
+}
+
 async fn answer(
     session: &LocalSession,
     method: &str,

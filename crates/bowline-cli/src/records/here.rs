@@ -79,11 +79,12 @@ impl Here {
             };
             let directory = Workspace::journal_directory(&places.state, &roots);
             let anchor = places.anchors.join(directory.file_name().unwrap_or_default());
+            let journal = directory.join("journal.sqlite");
             let known = match sign {
-                Sign::Journal => has_journal(&directory),
+                Sign::Journal => is_there(&journal)?,
                 // A log that is gone while its anchor is there was removed.
                 Sign::Log => has_log(&directory) || anchor.exists(),
-                Sign::Itself => has_journal(&directory) || has_log(&directory),
+                Sign::Itself => journal.exists() || has_log(&directory),
             };
             let (start, places) = (start.clone(), places.clone());
             let found = Self { start, root: roots.cwd().to_owned(), known, directory, anchor, places };
@@ -163,8 +164,13 @@ pub(crate) fn directory(cwd: Option<&Path>) -> Result<PathBuf, Ending> {
     }
 }
 
-fn has_journal(directory: &Path) -> bool {
-    directory.join("journal.sqlite").exists()
+/// Says whether something was kept. What cannot be looked at is not taken for missing.
+///
+/// # Errors
+/// Says why that cannot be told.
+pub(crate) fn is_there(kept: &Path) -> Result<bool, Ending> {
+    let looked = kept.try_exists();
+    Ok(looked.with_context(|| format!("cannot look at {}", safe(&kept.to_string_lossy())))?)
 }
 
 fn has_log(directory: &Path) -> bool {

@@ -82,6 +82,13 @@ pub(crate) fn note(text: &str) {
     eprintln!("bowline: {}", safe_lines(text).trim_end());
 }
 
+/// Says that a program is waited for, to a person who has started in a terminal what programs start.
+pub(crate) fn waits(whom: &str) {
+    if io::stdin().is_terminal() && io::stderr().is_terminal() {
+        note(&format!("waits for {whom}; Ctrl-D ends it, --help tells more"));
+    }
+}
+
 /// Writes results to stdout. That nobody reads them to the end is no failure.
 ///
 /// # Errors

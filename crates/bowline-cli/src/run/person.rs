@@ -247,7 +247,7 @@ fn read_line(wanted: &Wanted) -> Option<Option<String>> {
 
 const HELP: &str = "\
 y  yes, this once                n  no, this once
-s  yes, for this session         r  no, and say why (the agent reads it); or r and the reason at once
+s  yes, for this session         r  no, and say why: r, or r REASON
 p  yes, always in this project   a  yes, always and everywhere
 1, 2, 3 …  what the agent offers, where there is more to choose than yes and no
 ";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bowline_host::{Host, Session};
 use bowline_state::audit::{Action, By, Decision, Entry, Subject};
-use bowline_state::changes::{Change, FileState, Moment, Source};
+use bowline_state::changes::{Change, ContentHash, FileState, Moment, Source};
 use bowline_state::diff;
 use bowline_state::display;
 use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
@@ -18,6 +18,7 @@ use bowline_workspace::workspace::Workspace;
 
 use super::front::Refusal;
 use super::paint::Paint;
+use crate::changes::patching;
 
 /// So many files are listed.
 const MAX_FILES: usize = 50;
@@ -33,6 +34,10 @@ struct ChangedFile {
     last: Change,
     // How it is known, if nobody wrote it through Bowline.
     found: Option<&'static str>,
+    // Whether somebody else changed it between two of the changes.
+    shared: bool,
+    // Whether every text is kept that it takes to take it back.
+    kept: bool,
 }
 
 /// Tells which files a turn changed, and how to take that back; nothing if there are none. `cwd` is how the workspace has
@@ -49,15 +54,23 @@ pub(super) fn changes(
     // What was taken back meanwhile need not be.
     for change in changed.into_iter().filter(|changed| changed.in_effect).map(|changed| changed.change) {
         let found = found(&change);
+        let kept = change.source != Source::Observed || workspace.keeps(&change)?;
         files
             .entry(change.path.clone())
             .and_modify(|file| {
                 file.found = found.or(file.found);
+                file.shared |= became(file.last.after) != became(change.before);
+                file.kept &= kept;
                 file.last = change.clone();
             })
-            .or_insert_with(|| ChangedFile { first: change.clone(), last: change, found });
+            .or_insert_with(|| ChangedFile {
+                first: change.clone(),
+                last: change,
+                found,
+                shared: false,
+                kept,
+            });
     }
-    let became = |state: Option<FileState>| state.map(|state| (state.hash, state.mode));
     files.retain(|_, file| became(file.first.before) != became(file.last.after));
     if files.is_empty() {
         return Ok(String::new());
@@ -76,7 +89,12 @@ pub(super) fn changes(
             _ => String::new(),
         };
         let found = file.found.map(|how| paint.dim(&format!(" ({how})"))).unwrap_or_default();
-        text += &format!("  {shown}  {}{what}{found}\n", counted(workspace, file, paint));
+        let counted = match (file.kept, file.shared) {
+            (false, _) => NOT_KEPT.to_owned(),
+            (true, true) => counted_apart(workspace, session, turn, path, paint)?,
+            (true, false) => counted(workspace, file, paint),
+        };
+        text += &format!("  {shown}  {counted}{what}{found}\n");
     }
     if files.len() > MAX_FILES {
         text += &format!("  and {} more\n", files.len() - MAX_FILES);
@@ -87,6 +105,27 @@ pub(super) fn changes(
         text += "What was found may be your own work, saved meanwhile: --written-only leaves that alone\n";
     }
     Ok(text)
+}
+
+/// What is said of a file that an undo leaves as it is.
+const NOT_KEPT: &str = "too large or too many to be kept, cannot be taken back";
+
+/// Returns what a file was, to be told from what it was at another time.
+fn became(state: Option<FileState>) -> Option<(ContentHash, u32)> {
+    state.map(|state| (state.hash, state.mode))
+}
+
+/// Says how many lines the turn added and removed in a file that somebody else changed meanwhile.
+fn counted_apart(
+    workspace: &Workspace,
+    session: &str,
+    turn: u64,
+    path: &str,
+    paint: Paint,
+) -> anyhow::Result<String> {
+    let of_file = Selection { path: Some(path.to_owned()), ..Selection::turn(session, turn) };
+    let (added, removed) = patching::lines(&workspace.diff(&of_file)?);
+    Ok(lines(added, removed, paint))
 }
 
 /// How a change is known that no command accounts for.
@@ -130,7 +169,11 @@ fn counted(workspace: &Workspace, file: &ChangedFile, paint: Paint) -> String {
         return "not text".to_owned();
     }
     let stat = diff::stat(&before.unwrap_or_default(), &after.unwrap_or_default());
-    format!("{} {}", paint.green(&format!("+{}", stat.added)), paint.red(&format!("−{}", stat.removed)))
+    lines(stat.added, stat.removed, paint)
+}
+
+fn lines(added: usize, removed: usize, paint: Paint) -> String {
+    format!("{} {}", paint.green(&format!("+{added}")), paint.red(&format!("−{removed}")))
 }
 
 fn quoted(word: &str) -> String {

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 
-use anyhow::Context as _;
 use bowline_state::failure::quote;
 use bowline_state::trace::{Entry, Gap, Reader, Reading};
 
@@ -33,12 +32,12 @@ pub(super) fn read(
     mut take: impl FnMut(Result<Entry, Gap>) -> Result<(), Ending>,
 ) -> Result<Read, Ending> {
     let shown = quote(&path.display().to_string());
-    let cannot = || format!("cannot read the trace {shown}");
-    let mut lines = BufReader::with_capacity(1 << 16, File::open(path).with_context(cannot)?);
+    let cannot = |error: std::io::Error| Ending::Usage(format!("cannot read the trace {shown}: {error}"));
+    let mut lines = BufReader::with_capacity(1 << 16, File::open(path).map_err(cannot)?);
     let (mut reader, mut found) = (Reader::default(), Read::default());
     let mut line = Vec::new();
     let mut later = false;
-    while lines.read_until(b'\n', &mut line).with_context(cannot)? > 0 {
+    while lines.read_until(b'\n', &mut line).map_err(cannot)? > 0 {
         match reader.read(line.strip_suffix(b"\n").unwrap_or(&line)) {
             None => {}
             Some(Reading::Head(began)) => found.began = found.began.or(began),
@@ -56,9 +55,7 @@ pub(super) fn read(
         line.clear();
     }
     if found.messages == 0 && found.unreadable > 0 {
-        return Err(Ending::Failed(anyhow::anyhow!(
-            "{shown} has no messages: is it a file that --trace wrote?"
-        )));
+        return Err(Ending::Usage(format!("{shown} has no messages: is it a file that --trace wrote?")));
     }
     if later {
         note("the trace is of a later version of bowline: some of it may be missing here");

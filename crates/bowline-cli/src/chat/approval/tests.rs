@@ -586,6 +586,9 @@ fn help_names_every_key() {
         "#]],
     );
     assert_eq!(press(&mut approval, "a"), []);
+    assert_eq!(approval.key(key(KeyCode::F(1))), None);
+    assert!(screen(60, 20, |frame, area| approval.draw(frame, area, 0)).starts_with("Keys"));
+    assert_eq!(press(&mut approval, "a"), []);
     assert_eq!(press(&mut approval, "a"), [Reply::allow()]);
 }
 

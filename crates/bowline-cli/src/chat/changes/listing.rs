@@ -130,7 +130,10 @@ impl Listing {
     fn edit(&self, edit: usize, entries: &[Entry], width: usize, is_selected: bool) -> Line<'static> {
         let entry = &entries[self.edits[edit]];
         let Stat { added, removed } = self.stats[edit].get_or_init(|| entry.stat());
-        let counts = [format!(" +{added}"), format!(" −{removed}")];
+        let counts = match entry.is_text() {
+            true => [format!(" +{added}"), format!(" −{removed}")],
+            false => [" no text".to_owned(), String::new()],
+        };
         let state = match self.state(entry) {
             State::InEffect => "  ",
             State::Undone => "u ",

@@ -440,7 +440,7 @@ fn what_is_not_kept_can_only_be_taken_back_whole() {
         expect![[r#"
             ─ changes in /w ────────────────────────────────────────────
             turn 1 of session s1
-            ? image.png                                            +0 −0
+            ? image.png                                          no text
             ────────────────────────────────────────────────────────────
             /w/image.png
             change 8 · written through Bowline · 00:08:08 UTC · call
