@@ -381,6 +381,39 @@ async fn what_goes_to_a_workspace_is_asked_about_first() {
 }
 
 #[tokio::test]
+async fn what_is_asked_about_shows_what_would_change() {
+    let scene = Scene::new();
+    scene.put("a.txt", "saved\n");
+    let mut program = scene.start(&["--mode", "ask"]);
+    program.mcp = Some(Box::new(workspace));
+    program.initialize(json!({})).await;
+    let session = open(&mut program, &scene).await;
+    program.permission = Answer::Kind("reject_once");
+    let mut told = String::new();
+    for prompt in ["write new.txt: x", "write a.txt: x", r#"replace "unsaved" with "typed" in a.txt"#] {
+        said(&mut program, &session, prompt).await;
+        let asked = program.seen.iter().rfind(|it| it["method"] == "session/request_permission").unwrap();
+        told += &format!("> {prompt}\n");
+        for content in asked["params"]["toolCall"]["content"].as_array().unwrap() {
+            told += &format!("{content}\n");
+        }
+    }
+    // A text that was read for the question would count as seen by the model.
+    let reads = program.seen.iter().filter(|it| it["params"]["params"]["name"] == READ).count();
+    assert_eq!(reads, 0);
+    expect![[r#"
+        > write new.txt: x
+        {"type":"diff","path":"$PROJECT/new.txt","newText":"x"}
+        > write a.txt: x
+        {"type":"content","content":{"type":"text","text":"Replaces all of a.txt:"}}
+        {"type":"content","content":{"type":"text","text":"```\nx\n```"}}
+        > replace "unsaved" with "typed" in a.txt
+        {"type":"diff","path":"$PROJECT/a.txt","oldText":"unsaved","newText":"typed"}
+    "#]]
+    .assert_eq(&scene.clean(&told));
+}
+
+#[tokio::test]
 async fn what_the_editor_serves_itself_it_goes_on_serving() {
     let scene = Scene::new();
     scene.put("a.txt", "saved\n");

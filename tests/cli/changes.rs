@@ -12,6 +12,7 @@ use bowline_workspace::workspace::Workspace;
 use expect_test::expect;
 
 use crate::program::Scene;
+use crate::screen::Screen;
 
 /// Returns text in which dates and short durations are the same in every run.
 pub(crate) fn steady(text: &str) -> String {
@@ -818,4 +819,160 @@ fn a_name_in_an_error_steers_no_terminal() {
         bowline: cannot undo 1 of 1 file, so nothing is undone
         --- 1
     "#]].assert_eq(&scene.run(&["undo"]));
+}
+
+#[test]
+fn what_can_never_be_taken_back_does_not_hide_what_was_before_it() {
+    let scene = Scene::new();
+    std::fs::write(scene.project().join("bin"), vec![0; 2 << 20]).unwrap();
+    scene.agent("write a: one\\n");
+    scene.next_turn("run echo bad > bin");
+    scene.next_turn("run rm bin; echo x > b");
+    let told = scene.play(&[&["undo"], &["undo", "--dry-run"], &["undo"], &["undo"], &["undo", "--turn"]]);
+    expect![[r#"
+        $ bowline undo
+        undone the last turn (turn 3 of session $SESSION), in 2 files
+          bin  there again (found on disk after a command)
+          b    deleted (found on disk after a command)
+        `bowline redo` brings it back
+        what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
+        --- 0
+        $ bowline undo --dry-run
+        diff --git a/a b/a
+        deleted file mode 100644
+        --- a/a
+        +++ /dev/null
+        @@ -1 +0,0 @@
+        -one
+        --- stderr
+        bowline: the last turn (turn 1 of session $SESSION) would be undone, in 1 file
+        --- 0
+        $ bowline undo
+        undone the last turn (turn 1 of session $SESSION), in 1 file
+          a  deleted
+        `bowline redo` brings it back
+        --- 0
+        $ bowline undo
+        --- stderr
+        bowline: what is left of what agents changed here cannot be taken back, its text is not kept: `bowline changes` lists it
+        --- 1
+        $ bowline undo --turn
+        --- stderr
+        bowline: bin: change 2: its text is not kept
+        bowline: cannot undo 1 of 1 file, so nothing is undone
+        --- 1
+    "#]].assert_eq(&told);
+    assert!(!scene.has("a") && !scene.has("b"));
+}
+
+#[test]
+fn a_directory_means_the_files_below_it() {
+    let scene = Scene::new();
+    scene.put("srcs", "beside\n");
+    scene.agent("write src/a: one\\n\nwrite src/deep/b: two\\n\nwrite srcs: other\\n");
+    let told = scene.play(&[
+        &["changes", "--file", "src"],
+        &["diff", "--stat", "--file", "src/deep/"],
+        &["undo", "--file", "src/nothing"],
+        &["undo", "--file", "src"],
+        &["redo", "--file", "src/deep"],
+        &["undo", "--file", "."],
+    ]);
+    expect![[r#"
+        $ bowline changes --file src
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 created  src/a      +1  call turn1_1
+            2 created  src/deep/b +1  call turn1_2
+
+        2 changes; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline diff --stat --file src/deep/
+         src/deep/b | 1 +
+         1 file changed, +1 −0
+        --- 0
+        $ bowline undo --file src/nothing
+        --- stderr
+        bowline: there is nothing to undo of what agents did to src/nothing
+        --- 1
+        $ bowline undo --file src
+        undone what agents did to src, in 2 files
+          src/deep/b  deleted
+          src/a       deleted
+        `bowline redo` brings it back
+        --- 0
+        $ bowline redo --file src/deep
+        redone what agents did to src/deep, in 1 file
+          src/deep/b  there again
+        --- 0
+        $ bowline undo --file .
+        undone what agents did to $PROJECT, in 2 files
+          srcs        as it was before
+          src/deep/b  deleted
+        `bowline redo` brings it back
+        --- 0
+    "#]]
+    .assert_eq(&told);
+    assert_eq!(scene.get("srcs"), "beside\n");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_not_taken_for_missing() {
+    let scene = Scene::new();
+    std::fs::create_dir_all(scene.home().join(".local/state")).unwrap();
+    std::fs::write(scene.home().join(".local/state/bowline"), "").unwrap();
+    let told =
+        scene.play(&[&["changes"], &["diff"], &["undo"], &["sessions"], &["sessions", "show", "last"]]);
+    let told: String = told
+        .split_inclusive('\n')
+        .map(|line| match line.split_once("/workspaces/project-") {
+            Some((before, after)) => format!(
+                "{before}/workspaces/project-HASH{}",
+                after.trim_start_matches(|c: char| c.is_ascii_hexdigit())
+            ),
+            None => line.to_owned(),
+        })
+        .collect();
+    expect![[r#"
+        $ bowline changes
+        --- stderr
+        bowline: cannot look at $HOME/.local/state/bowline/workspaces/project-HASH/journal.sqlite: Not a directory (os error 20)
+        --- 1
+        $ bowline diff
+        --- stderr
+        bowline: cannot look at $HOME/.local/state/bowline/workspaces/project-HASH/journal.sqlite: Not a directory (os error 20)
+        --- 1
+        $ bowline undo
+        --- stderr
+        bowline: cannot look at $HOME/.local/state/bowline/workspaces/project-HASH/journal.sqlite: Not a directory (os error 20)
+        --- 1
+        $ bowline sessions
+        --- stderr
+        bowline: cannot look at $HOME/.local/state/bowline/sessions.db: Not a directory (os error 20)
+        --- 1
+        $ bowline sessions show last
+        --- stderr
+        bowline: cannot look at $HOME/.local/state/bowline/sessions.db: Not a directory (os error 20)
+        --- 1
+    "#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn a_person_is_told_how_far_it_is_with_many_files() {
+    let scene = Scene::new();
+    scene.agent("run for i in $(seq 250); do echo $i > f$i; done");
+    for (command, done) in [("undo", "undone"), ("redo", "redone")] {
+        let mut screen = Screen::start(&scene, &[command]);
+        assert_eq!(screen.end().await, Some(0));
+        let written = String::from_utf8_lossy(&screen.written).into_owned();
+        let told: String =
+            written.split_inclusive('\r').filter(|part| part.contains(" of 250 files")).collect();
+        let steps = [50, 100, 150, 200].map(|step| format!("{done} {step} of 250 files\r"));
+        assert_eq!(told, steps.concat(), "{written}");
+        // The line is gone when the rest is told.
+        assert!(written.contains("\r\u{1b}[K"), "{written}");
+    }
+    // Whoever is no person is not told.
+    let told = scene.run(&["undo"]);
+    assert!(!told.contains("of 250 files") && told.contains("in 250 files"), "{told}");
 }

@@ -162,6 +162,11 @@ fn where_all_is_well_it_says_so() {
               writing files: the agent's own machine (the editor does not advertise fs.writeTextFile)
               commands: the agent's own machine (the editor does not advertise terminal)
               listing and searching: the agent's own machine (the protocol has no such method)
+          · the same, where a server over MCP has the tools of a workspace, as `bowline mcp` has:
+              reading files: the client's workspace server, over MCP (the editor does not advertise fs.readTextFile)
+              writing files: the client's workspace server, over MCP (the editor does not advertise fs.writeTextFile)
+              commands: the client's workspace server, over MCP (the editor does not advertise terminal)
+              listing and searching: the client's workspace server, over MCP (it reads the files)
           · with --tools dual the model chooses the machine:
               the editor's, by ide_read_file, ide_write_file, ide_edit_file and ide_terminal, as far as it is offered
               the agent's own, by read_file, write_file, edit_file and bash
@@ -617,4 +622,29 @@ fn programs_get_json() {
     "#]].assert_eq(&format!("{last:#}\n"));
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "bowline: one thing is broken: see ✗ above\n");
+}
+
+#[test]
+fn a_disk_that_takes_no_more_is_told() {
+    let scene = Scene::new();
+    std::fs::create_dir_all(scene.home().join(".local/state/bowline")).unwrap();
+    with_mode(&scene.home().join(".local/state/bowline"), 0o700);
+    // Files cannot grow, as on a disk that is full; the output is a pipe.
+    let doctor = "trap '' XFSZ; ulimit -f 0; exec \"$0\" doctor";
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", doctor]).arg(crate::program::bowline());
+    command.current_dir(scene.project()).env_clear();
+    command.env("HOME", scene.home()).env("PATH", crate::program::search_path());
+    expect![[r#"
+        Directories
+          ✗ state: $HOME/.local/state/bowline cannot be written: File too large (os error 27)
+            → raise the limit on the size of files (ulimit -f), or set XDG_STATE_HOME to a directory elsewhere
+          ✗ configuration: $HOME/.config/bowline cannot be made: $HOME: File too large (os error 27)
+            → raise the limit on the size of files (ulimit -f), or set XDG_CONFIG_HOME to a directory elsewhere
+          ✗ anchors: $HOME/.local/share/bowline/anchors cannot be made: $HOME/.local: File too large (os error 27)
+            → raise the limit on the size of files (ulimit -f), or set XDG_DATA_HOME to a directory elsewhere
+        --- stderr
+        bowline: 3 things are broken: see ✗ above
+        --- 1
+    "#]].assert_eq(&complaints(&same(&scene.told(&scene.output(command, "")))));
 }

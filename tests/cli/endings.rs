@@ -41,6 +41,7 @@ fn what_a_command_line_names_and_cannot_be_used_is_wrong_usage() {
         &["run", "-f", "dir"][..],
         &["run", "-f", "missing"],
         &["run", "--cwd", "missing", "x"],
+        &["run", "--cwd", "..", "x"],
         &["run", "--cwd", "a.txt", "x"],
         &["run", "--add-dir", "a.txt", "x"],
         &["run", "--open", "dir", "x"],
@@ -59,6 +60,15 @@ fn what_a_command_line_names_and_cannot_be_used_is_wrong_usage() {
         &["run", "--agent", "./no-such-agent", "x"],
         &["run", "--agent", "./a.txt", "x"],
         &["run", "--agent", "./dir", "x"],
+        &["run", "--model", "nosuch", "x"],
+        &["run", "--model", "script:missing", "x"],
+        &["proxy", "--", "no-such-agent"],
+        &["proxy", "--", "./no-such-agent"],
+        &["proxy", "--", "./a.txt"],
+        &["trace", "show", "missing"],
+        &["trace", "show", "dir"],
+        &["trace", "show", "a.txt"],
+        &["trace", "replay", "missing", "--as", "agent"],
         &["chat"],
         &["changes", "--cwd", "missing"],
         &["diff", "--cwd", "a.txt"],
@@ -86,6 +96,8 @@ fn what_a_command_line_names_and_cannot_be_used_is_wrong_usage() {
             bowline: cannot read the prompt missing: No such file or directory (os error 2)
         2 run --cwd missing x
             bowline: cannot use the directory $PROJECT/missing: No such file or directory (os error 2)
+        2 run --cwd .. x
+            bowline: $HOME/.local/state/bowline lies inside the workspace, where an agent could change it: name a directory below with --cwd, or keep Bowline's own files elsewhere (XDG_STATE_HOME, XDG_DATA_HOME)
         2 run --cwd a.txt x
             bowline: cannot open the directory $PROJECT/a.txt: Not a directory (os error 20)
         2 run --add-dir a.txt x
@@ -122,6 +134,24 @@ fn what_a_command_line_names_and_cannot_be_used_is_wrong_usage() {
             bowline: cannot start the agent $PROJECT/a.txt: it is no program, or may not be run
         2 run --agent ./dir x
             bowline: cannot start the agent $PROJECT/dir: it is no program, or may not be run
+        2 run --model nosuch x
+            bowline: there is no model nosuch: names are `offline`, `anthropic/NAME`, `openai/NAME`, `gemini/NAME`, `ollama/NAME`, `compatible/NAME`, `script:FILE` and `replay:FILE`
+        2 run --model script:missing x
+            bowline: there is no model script:missing: No such file or directory (os error 2)
+        2 proxy -- no-such-agent
+            bowline: cannot start the agent no-such-agent: there is no such program
+        2 proxy -- ./no-such-agent
+            bowline: cannot start the agent ./no-such-agent: there is no such program
+        2 proxy -- ./a.txt
+            bowline: cannot start the agent ./a.txt: it is no program, or may not be run
+        2 trace show missing
+            bowline: cannot read the trace missing: No such file or directory (os error 2)
+        2 trace show dir
+            bowline: cannot read the trace dir: Is a directory (os error 21)
+        2 trace show a.txt
+            bowline: a.txt has no messages: is it a file that --trace wrote?
+        2 trace replay missing --as agent
+            bowline: cannot read the trace missing: No such file or directory (os error 2)
         2 chat
             bowline: chat needs a terminal that can move its cursor: start it in one, or use `bowline run`, also in scripts and pipes
         2 changes --cwd missing
@@ -285,4 +315,85 @@ fn an_agent_that_fails_is_a_failure_and_one_that_is_denied_has_its_own_code() {
         0 run --format quiet say hello
             > hello
     "#]].assert_eq(&table);
+}
+
+#[test]
+fn what_cannot_be_shown_is_a_failure() {
+    let scene = scene();
+    let mut table = String::new();
+    for arguments in [
+        &["--help"][..],
+        &["undo", "--help"],
+        &["--version"],
+        &["changes"],
+        &["completions", "bash"],
+        &["demo"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["policy"],
+        &["sessions"],
+        &["setup", "zed"],
+        &["setup", "zed", "--dry-run"],
+        &["setup", "emacs", "--write"],
+    ] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = scene.command(arguments);
+        command.stdin(std::process::Stdio::null()).stdout(full).stderr(std::process::Stdio::piped());
+        table += &format!("{}\n{}", arguments.join(" "), scene.told(&command.output().unwrap()));
+    }
+    expect![[r#"
+        --help
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        undo --help
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        --version
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        changes
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        completions bash
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        demo
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        doctor
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        doctor --json
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        policy
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        sessions
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        setup zed
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        setup zed --dry-run
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+        setup emacs --write
+        --- stderr
+        bowline: cannot write the results: No space left on device (os error 28)
+        --- 1
+    "#]]
+    .assert_eq(&table);
 }

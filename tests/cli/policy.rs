@@ -379,3 +379,44 @@ fn a_refusal_names_a_rule_by_the_number_that_show_and_forget_take() {
         bowline: denied: run whoami: by `whoami`: rule 3 of $HOME/.config/bowline/policy.toml for this workspace (deny execute: command `whoami`)
     "#]].assert_eq(&format!("{}\n{}\n", line(&shown, "whoami"), line(&told, "denied: run")));
 }
+
+#[test]
+fn what_is_empty_is_said_to_be_and_a_host_is_an_address() {
+    let scene = Scene::new();
+    scene.run(&["policy", "allow", "fetch", "docs.rs"]);
+    let told = scene.play(&[
+        &["policy", "deny", "execute", ""],
+        &["policy", "explain", "write", ""],
+        &["policy", "explain", "fetch", " "],
+        &["policy", "explain", "fetch", "docs.rs"],
+        &["policy", "explain", "fetch", "http://docs.rs/x"],
+        &["policy", "explain", "fetch", "example.org"],
+    ]);
+    expect![[r#"
+        $ bowline policy deny execute 
+        --- stderr
+        bowline: the command is empty: write its first words
+        --- 2
+        $ bowline policy explain write 
+        --- stderr
+        bowline: name something to write
+        --- 2
+        $ bowline policy explain fetch  
+        --- stderr
+        bowline: name something to fetch
+        --- 2
+        $ bowline policy explain fetch docs.rs
+        allowed: https://docs.rs/
+          allow: rule 1, allow fetch: docs.rs  (this workspace)
+        --- 0
+        $ bowline policy explain fetch http://docs.rs/x
+        allowed: http://docs.rs/x
+          allow: rule 1, allow fetch: docs.rs  (this workspace)
+        --- 0
+        $ bowline policy explain fetch example.org
+        asked about: https://example.org/
+          ask: no rule covers it, and preset ask asks before fetches
+        --- 0
+    "#]]
+    .assert_eq(&told);
+}

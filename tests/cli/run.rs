@@ -681,6 +681,8 @@ fn a_mode_that_was_changed_is_told() {
     std::fs::set_permissions(scene.project().join("a.txt"), plain).unwrap();
     let told = scene.run(&["run", "--approve", "all", "run chmod 755 a.txt"]);
     assert!(told.contains("  a.txt  +0 −0 (mode 755, was 644) (after a command)\n"), "{told}");
+    let told = scene.run(&["changes"]);
+    assert!(told.contains("mode 755, was 644, observed\n"), "{told}");
 }
 
 #[test]

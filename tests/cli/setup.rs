@@ -458,3 +458,34 @@ fn wrong_use_is_one_clear_line() {
     "#]]
     .assert_eq(&last_lines(&scene.told(&output)));
 }
+
+#[test]
+fn a_link_in_the_path_is_what_editors_start() {
+    let scene = Scene::new();
+    let bin = scene.home().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let link = bin.join("bowline");
+    std::os::unix::fs::symlink(crate::program::bowline(), &link).unwrap();
+    let told = |search: &std::path::Path| {
+        let mut command = scene.command(&["setup", "jetbrains"]);
+        command.env("PATH", search);
+        let told = scene.told(&scene.output(command, ""));
+        told.lines()
+            .filter(|line| line.contains("command"))
+            .map(|line| format!("{}\n", line.trim()))
+            .collect::<String>()
+    };
+    let mut lines = told(&bin);
+    // A name that depends on where one is, is none.
+    lines += &told(std::path::Path::new("../home/bin"));
+    // Nor is one that leads to another program.
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("/bin/sh", &link).unwrap();
+    lines += &told(&bin);
+    expect![[r#"
+        "command": "$HOME/bin/bowline",
+        "command": "$BOWLINE",
+        "command": "$BOWLINE",
+    "#]]
+    .assert_eq(&lines);
+}

@@ -163,11 +163,11 @@ fn what_is_no_trace_is_said_to_be_none() {
         notes
         --- stderr
         bowline: notes has no messages: is it a file that --trace wrote?
-        --- 1
+        --- 2
         missing
         --- stderr
         bowline: cannot read the trace missing: No such file or directory (os error 2)
-        --- 1
+        --- 2
         empty
 
         0 messages

@@ -1,6 +1,7 @@
 //! Wrong usage of every command: one clear message, and 2.
 
 use crate::program::Scene;
+use crate::screen::Screen;
 use expect_test::expect;
 
 /// Runs the program with wrong arguments, and returns the first line of what it says, and how it ended.
@@ -125,6 +126,91 @@ fn what_a_run_cannot_be_is_said() {
           bowline: cannot read $PROJECT/missing: No such file or directory (os error 2)
         run  
           bowline: the prompt is empty: say what the agent should do
+    "#]]
+    .assert_eq(&told);
+}
+
+#[tokio::test]
+async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
+    let scene = Scene::new();
+    let mut screen = Screen::start(&scene, &["sessions", "export", "--help"]);
+    assert_eq!(screen.end().await, Some(0));
+    expect![[r#"
+                  In which form
+
+                  Possible values:
+                  - markdown: For people
+                  - json:     Everything that is stored
+                  - replay:   The replies of the model, to be played back
+
+                  [default: markdown]
+
+          -o, --output <FILE>
+                  The file to write, which only you can read; it may not be there yet
+
+          -h, --help
+                  Print help (see a summary with '-h')
+
+        markdown is for people, json has everything that is stored, and replay has the
+        replies of the model, which `bowline agent --model replay:FILE` gives again to
+        the same prompts without the model.
+
+        Examples:
+          bowline sessions export last --output session.md
+          bowline sessions export 3f2a --format json | jq .messages
+          bowline sessions export 3f2a --format replay --output again.jsonl
+    "#]]
+    .assert_eq(&screen.text());
+    let mut screen = Screen::start(&scene, &[]);
+    assert_eq!(screen.end().await, Some(2));
+    expect![[r#"
+          audit        Shows and verifies the record of what agents did here
+          trace        Shows what was said between a client and an agent, and plays it
+                       back
+          policy       Shows and changes what agents may do here without a question
+          doctor       Says what works, what does not, and what to do about it
+          setup        Prints the configuration that an editor needs, or writes it
+          completions  Prints a script that completes commands and options in a shell
+          help         Print this message or the help of the given subcommand(s)
+
+        Options:
+          -h, --help     Print help
+          -V, --version  Print version
+
+        Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no
+        such session, 5 denied with nobody to ask, 130 interrupted.
+
+        Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions),
+        XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors) say where Bowline
+        keeps what is yours; NO_COLOR turns colours off; keys such as ANTHROPIC_API_KEY
+        are for `bowline agent`.
+
+        `bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline
+        doctor` says what works here.
+    "#]]
+    .assert_eq(&screen.text());
+}
+
+#[tokio::test]
+async fn what_programs_start_tells_a_person_that_it_waits() {
+    let scene = Scene::new();
+    let mut told = String::new();
+    for arguments in [&["agent"][..], &["mcp"], &["proxy", "--", "cat"]] {
+        let mut screen = Screen::start(&scene, arguments);
+        told += &format!("{}\n{}", arguments.join(" "), screen.shows("tells more").await);
+        screen.send("\u{4}").await;
+        told += &format!("--- {:?}\n", screen.end().await);
+    }
+    expect![[r#"
+        agent
+        bowline: waits for an editor that speaks ACP; Ctrl-D ends it, --help tells more
+        --- Some(0)
+        mcp
+        bowline: waits for a client that speaks MCP; Ctrl-D ends it, --help tells more
+        --- Some(0)
+        proxy -- cat
+        bowline: waits for an editor that speaks ACP; Ctrl-D ends it, --help tells more
+        --- Some(0)
     "#]]
     .assert_eq(&told);
 }

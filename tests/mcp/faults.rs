@@ -122,8 +122,61 @@ async fn every_request_is_answered_however_wrong_it_is() {
         {"jsonrpc":"2.0","id":"uri","error":{"code":-32602,"message":"the parameters of resources/read cannot be used: it needs uri"}}
         {"jsonrpc":"2.0","id":"none","error":{"code":-32601,"message":"there is no method no/such/method here"}}
         {"jsonrpc":"2.0","id":"version","error":{"code":-32600,"message":"`jsonrpc` has to be \"2.0\""}}
-        {"jsonrpc":"2.0","error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
+        {"jsonrpc":"2.0","id":"batch","error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
     "#]].assert_eq(&text);
+    assert_eq!(program.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn an_id_that_is_in_use_is_refused_and_the_first_keeps_its_answer() {
+    let scene = Scene::new();
+    let mut life = Life::new(&scene);
+    let mut program = scene.start(&["--approve", "all"]).await;
+    let id = program.request("tools/call", execute(&life.line())).await;
+    life.begun().await;
+    let again =
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": execute("touch done") });
+    program.send(&again).await;
+    let refused = program.line().await.unwrap();
+    expect![[r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a request with the id 2 is not answered yet: give each its own"}}"#]]
+        .assert_eq(&refused.to_string());
+    let cancelled = json!({ "requestId": id });
+    program
+        .send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled }))
+        .await;
+    life.ended().await;
+    // Then it is free again.
+    program.send(&again).await;
+    assert!(said(&program.answer(id).await).contains("exit code 0"));
+    assert_eq!(program.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_batch_is_done_where_the_revision_has_batches() {
+    let scene = Scene::new();
+    let mut program = scene.start_silent(&[]);
+    let hello = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": { "name": "test", "version": "1" } });
+    let id = program.request("initialize", hello).await;
+    assert_eq!(program.answer(id).await["result"]["protocolVersion"], "2025-03-26");
+    let read = json!({ "name": "read_text_file", "arguments": { "path": "a.txt" } });
+    let batch = json!([
+        { "jsonrpc": "2.0", "method": "notifications/initialized" },
+        { "jsonrpc": "2.0", "id": "ping", "method": "ping" },
+        { "jsonrpc": "2.0", "id": "read", "method": "tools/call", "params": read },
+        { "jsonrpc": "2.0", "id": "none", "method": "no/such/method" },
+    ]);
+    program.send(&batch).await;
+    let mut answers: Vec<String> = Vec::new();
+    for _ in 0..3 {
+        let answer = program.line().await.unwrap();
+        answers.push(format!("{}: {:?}", answer["id"], said(&answer)));
+    }
+    answers.sort();
+    expect![[r#"
+        "none": "!! -32601 there is no method no/such/method here"
+        "ping": ""
+        "read": "[a.txt: all of it, 3 lines]\none\ntwo\nthree\n""#]]
+    .assert_eq(&answers.join("\n"));
     assert_eq!(program.end().await, Some(0));
 }
 

@@ -7,6 +7,7 @@
 )]
 #![allow(clippy::print_stdout, reason = "a skipped test tells whoever runs it")]
 
+mod checks;
 mod faults;
 mod peers;
 mod program;

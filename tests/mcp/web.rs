@@ -13,10 +13,15 @@ use crate::program::{Life, Listening, PATIENCE, Scene};
 
 /// Sends bytes to a server, and returns what it says up to the end of its head, or its first event.
 async fn raw(server: &Listening, request: &str) -> (TcpStream, String) {
+    told(server, request, "\r\n\r\n").await
+}
+
+/// Does so, and returns what it says up to some text.
+async fn told(server: &Listening, request: &str, end: &str) -> (TcpStream, String) {
     let address = server.url.trim_start_matches("http://").split('/').next().unwrap();
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
-    let answer = until(&mut stream, "\r\n\r\n").await;
+    let answer = until(&mut stream, end).await;
     (stream, answer)
 }
 
@@ -79,7 +84,13 @@ async fn only_who_has_the_secret_and_is_no_page_is_served() {
         ("another name", good.replace("Host: 127.0.0.1", "Host: evil.example")),
         ("another place", good.replace("POST /mcp", "POST /other")),
         ("no JSON", post(&server, "", "no JSON")),
+        (
+            "a page of ours",
+            good.replace("Content-Type", &format!("Origin: http://localhost:{port}\r\nContent-Type")),
+        ),
         ("a session that is none", post(&server, "Mcp-Session-Id: none\r\n", &hello())),
+        ("its end", post(&server, "Mcp-Session-Id: none\r\n", "").replace("POST", "DELETE")),
+        ("its events", post(&server, "Mcp-Session-Id: none\r\n", "").replace("POST", "GET")),
         ("too long", post(&server, "", "").replace("Content-Length: 0", "Content-Length: 99999999999")),
         ("no HTTP", "hello\r\n\r\n".to_owned()),
     ] {
@@ -94,7 +105,10 @@ async fn only_who_has_the_secret_and_is_no_page_is_served() {
         another name: HTTP/1.1 403 Forbidden
         another place: HTTP/1.1 404 Not Found
         no JSON: HTTP/1.1 400 Bad Request
+        a page of ours: HTTP/1.1 200 OK
         a session that is none: HTTP/1.1 404 Not Found
+        its end: HTTP/1.1 404 Not Found
+        its events: HTTP/1.1 404 Not Found
         too long: HTTP/1.1 413 Payload Too Large
         no HTTP: HTTP/1.1 400 Bad Request
     "#]]
@@ -132,7 +146,7 @@ async fn what_is_wrong_with_a_message_is_told_as_the_protocol_has_it() {
         HTTP/1.1 400 Bad Request: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"the parameters of initialize cannot be used: it needs protocolVersion, capabilities, and clientInfo with name and version"}}
         HTTP/1.1 400 Bad Request: {"jsonrpc":"2.0","error":{"code":-32700,"message":"the message is no JSON that can be used"}}
         HTTP/1.1 400 Bad Request: {"jsonrpc":"2.0","id":5,"error":{"code":-32700,"message":"the message holds text that is no Unicode (half a surrogate pair, or bytes that are no UTF-8): leave it out"}}
-        HTTP/1.1 400 Bad Request: {"jsonrpc":"2.0","error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}
+        HTTP/1.1 400 Bad Request: [{"jsonrpc":"2.0","id":5,"error":{"code":-32600,"message":"batches are not taken: send each message by itself"}}]
         HTTP/1.1 200 OK: data: {"jsonrpc":"2.0","id":5,"error":{"code":-32602,"message":"the parameters of tools/call cannot be used: it needs name, and arguments as an object"}}
     "#]].assert_eq(&text);
 }
@@ -227,14 +241,50 @@ async fn idle_sessions_end_with_what_they_run() {
 }
 
 #[tokio::test]
-async fn there_are_so_many_sessions_and_no_more() {
+async fn a_session_that_nobody_uses_makes_room_for_another() {
     let scene = Scene::new();
     let server = scene.listen(&[]).await;
-    for _ in 0..32 {
-        session(&server).await;
+    let ping = json!({ "jsonrpc": "2.0", "id": 3, "method": "ping" }).to_string();
+    let events = |header: &str| post(&server, header, "").replace("POST", "GET");
+    let first = session(&server).await;
+    let mut listening = Vec::new();
+    for _ in 1..32 {
+        let header = session(&server).await;
+        listening.push(raw(&server, &events(&header)).await);
     }
+    let last = session(&server).await;
+    let (_, answer) = raw(&server, &post(&server, &first, &ping)).await;
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    listening.push(raw(&server, &events(&last)).await);
+    assert!(listening.iter().all(|(_, answer)| answer.starts_with("HTTP/1.1 200")), "{listening:?}");
     let (_, answer) = raw(&server, &post(&server, "", &hello())).await;
     assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    // What opens no session ends none.
+    let (_, answer) = raw(&server, &post(&server, "", &ping)).await;
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+}
+
+#[tokio::test]
+async fn an_event_has_data_for_clients_that_take_all_data_for_messages() {
+    let scene = Scene::new();
+    let server = scene.listen(&[]).await;
+    let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }).to_string();
+    let mut counted = String::new();
+    for revision in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+        let hello = hello().replace("2025-11-25", revision);
+        let (_stream, mut text) = told(&server, &post(&server, "", &hello), "serverInfo").await;
+        let line = text.lines().find(|line| line.to_lowercase().starts_with("mcp-session-id:")).unwrap();
+        let header = format!("{line}\r\nMCP-Protocol-Version: {revision}\r\n");
+        text += &told(&server, &post(&server, &header, &list), "read_text_file").await.1;
+        let empty = text.lines().filter(|line| line.starts_with("data:") && line.len() < 7).count();
+        counted += &format!("{revision}: {empty} without data\n");
+    }
+    expect![[r#"
+        2025-03-26: 0 without data
+        2025-06-18: 0 without data
+        2025-11-25: 2 without data
+    "#]]
+    .assert_eq(&counted);
 }
 
 #[tokio::test]

@@ -21,14 +21,14 @@ done
 "#;
 
 /// The editor's side, line by line.
-struct Editor {
-    child: Child,
+pub(super) struct Editor {
+    pub(super) child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
 impl Editor {
-    fn start(scene: &Scene, options: &[&str], capabilities: &Value, turn: &str) -> Self {
+    pub(super) fn start(scene: &Scene, options: &[&str], capabilities: &Value, turn: &str) -> Self {
         let agent = script(&scene.base(), "agent", AGENT);
         std::fs::create_dir_all(scene.home()).unwrap();
         std::fs::write(scene.home().join("turn"), turn).unwrap();
@@ -49,31 +49,31 @@ impl Editor {
         editor
     }
 
-    fn say(&mut self, message: &Value) {
+    pub(super) fn say(&mut self, message: &Value) {
         writeln!(self.stdin.as_mut().unwrap(), "{message}").unwrap();
     }
 
-    fn hear(&mut self) -> Value {
+    pub(super) fn hear(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a message: {line:?}"))
     }
 
     /// Leaves, and returns what the proxy said on stderr.
-    fn leave(mut self) -> String {
+    pub(super) fn leave(mut self) -> String {
         self.stdin = None;
         let output = self.child.wait_with_output().unwrap();
         String::from_utf8(output.stderr).unwrap()
     }
 }
 
-fn all() -> Value {
+pub(super) fn all() -> Value {
     json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true })
 }
 
-const ANSWER: &str = r#"echo '{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}'"#;
+pub(super) const ANSWER: &str = r#"echo '{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}'"#;
 
-fn call(rest: &str) -> String {
+pub(super) fn call(rest: &str) -> String {
     format!(
         r#"echo '{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"toolCallId":"t",{rest}}}}}}}'"#
     )
@@ -176,7 +176,7 @@ fn rules_deny_what_an_agent_asks_and_does_and_the_editor_is_asked_about_secrets(
     told += &format!("{}\n{}", answers.join("\n"), scene.clean(&said));
     expect![[r#"
         asked: read $PROJECT/.env
-        {"jsonrpc":"2.0","id":10,"result":{"outcome":{"outcome":"selected","optionId":"n"},"_meta":{"bowline":{"reason":"the user's settings deny it"}}}}
+        {"jsonrpc":"2.0","id":10,"result":{"outcome":{"outcome":"selected","optionId":"n"},"_meta":{"bowline":{"reason":"the user's settings deny it","by":"proxy"}}}}
         {"jsonrpc":"2.0","id":11,"error":{"code":-32030,"message":"permission denied: the user's settings deny it","data":{"why":"the user's settings deny it"}}}
         {"jsonrpc":"2.0","id":12,"error":{"code":-32030,"message":"permission denied: the user's settings deny it","data":{"why":"the user's settings deny it"}}}
         {"jsonrpc":"2.0","id":13,"error":{"code":-32030,"message":"permission denied: the user said no","data":{"why":"the user said no"}}}

@@ -6,7 +6,9 @@
     reason = "a test that cannot go on should say so and stop"
 )]
 
+mod asking;
 mod beside;
+mod injecting;
 mod passing;
 mod peers;
 #[allow(dead_code, reason = "the tests of the commands use the rest")]
@@ -15,4 +17,5 @@ mod program;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
 #[path = "../e2e/programs.rs"]
 mod programs;
+mod routing;
 mod serving;

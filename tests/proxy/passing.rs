@@ -54,7 +54,7 @@ fn an_agent_that_cannot_start_or_dies_is_told_of() {
     expect![[r#"
         --- stderr
         bowline: cannot start the agent /no/such/agent: there is no such program
-        --- 1
+        --- 2
         {"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"the agent has ended with exit code 7"}}
         --- stderr
         oops

@@ -29,7 +29,7 @@ mod mcp;
 pub use agents::OtherAgent;
 pub use clients::{OtherClient, python_example, typescript_example};
 pub use conductor::Conductor;
-pub use mcp::McpClient;
+pub use mcp::{McpCheck, McpClient};
 
 /// The environment variable that names the installed peers.
 pub const VARIABLE: &str = "BOWLINE_PEERS";
@@ -134,7 +134,8 @@ pub fn installed(root: &Path) -> String {
     let clients =
         OtherClient::ALL.iter().filter(|client| client.is_installed(root)).map(|client| client.name());
     let mcp = McpClient::ALL.iter().filter(|client| client.is_installed(root)).map(|client| client.name());
-    peers.chain(agents).chain(clients).chain(mcp).collect::<Vec<_>>().join(",")
+    let checks = McpCheck::are_installed(root).then_some(McpCheck::NAME);
+    peers.chain(agents).chain(clients).chain(mcp).chain(checks).collect::<Vec<_>>().join(",")
 }
 
 /// Which peers to install.
@@ -153,6 +154,7 @@ pub fn install(world: &World, extent: Extent) -> Vec<Row> {
     rows.extend(OtherAgent::ALL.iter().map(|agent| row(agent.name(), &|| agent.install(world, extent))));
     rows.extend(OtherClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world, extent))));
     rows.extend(McpClient::ALL.iter().map(|client| row(client.name(), &|| client.install(world))));
+    rows.push(row(McpCheck::NAME, &|| McpCheck::install(world, extent)));
     rows.push(row(Conductor::NAME, &|| Conductor::install(world, extent)));
     rows
 }

@@ -12,14 +12,14 @@ use crate::program::{Scene, bowline, search_path};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A run in a terminal, and whoever sits there.
-struct Seat {
+pub(super) struct Seat {
     terminal: pty_process::Pty,
     child: tokio::process::Child,
     seen: String,
 }
 
 impl Seat {
-    fn take(scene: &Scene, arguments: &[&str]) -> Self {
+    pub(super) fn take(scene: &Scene, arguments: &[&str]) -> Self {
         let (terminal, other) = pty_process::open().unwrap();
         terminal.resize(pty_process::Size::new(24, 200)).unwrap();
         let child = pty_process::Command::new(bowline())
@@ -36,7 +36,7 @@ impl Seat {
     }
 
     /// Waits until a text was shown, counted from the last one.
-    async fn until(&mut self, text: &str) -> String {
+    pub(super) async fn until(&mut self, text: &str) -> String {
         let mut bytes = [0; 4096];
         loop {
             if let Some(at) = self.seen.find(text) {
@@ -51,12 +51,12 @@ impl Seat {
         }
     }
 
-    async fn types(&mut self, text: &str) {
+    pub(super) async fn types(&mut self, text: &str) {
         self.terminal.write_all(text.as_bytes()).await.unwrap();
     }
 
     /// Waits for the end, and returns all that was shown since, and the exit code.
-    async fn end(mut self) -> String {
+    pub(super) async fn end(mut self) -> String {
         let mut bytes = [0; 4096];
         while let Ok(Ok(read @ 1..)) = tokio::time::timeout(PATIENCE, self.terminal.read(&mut bytes)).await {
             self.seen += &String::from_utf8_lossy(&bytes[..read]).replace('\r', "");
@@ -66,7 +66,7 @@ impl Seat {
     }
 }
 
-const ASKED: &str = "Allow it? [y/s/p/a/n/r/?] ";
+pub(super) const ASKED: &str = "Allow it? [y/s/p/a/n/r/?] ";
 
 #[tokio::test]
 async fn a_question_is_asked_with_all_that_it_rests_on() {
@@ -90,7 +90,7 @@ async fn a_question_is_asked_with_all_that_it_rests_on() {
     expect![[r#"
         what?
         y  yes, this once                n  no, this once
-        s  yes, for this session         r  no, and say why (the agent reads it); or r and the reason at once
+        s  yes, for this session         r  no, and say why: r, or r REASON
         p  yes, always in this project   a  yes, always and everywhere
         1, 2, 3 …  what the agent offers, where there is more to choose than yes and no
         Allow it? [y/s/p/a/n/r/?] "#]]

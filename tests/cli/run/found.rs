@@ -1,7 +1,10 @@
-//! An agent that writes past the host: what was only found on disk is named apart, and can be left alone.
+//! What nobody wrote through the host: an agent's own writes are named apart, and can be left alone; the user's are the
+//! user's.
 
+use super::asking::{ASKED, Seat};
 use super::others::{agent, stops};
 use super::scene;
+use crate::changes::steady;
 use crate::program::Scene;
 use expect_test::expect;
 
@@ -96,4 +99,122 @@ fn what_was_found_on_disk_is_told_apart_and_can_be_left_alone() {
     "#]].assert_eq(&told);
     assert_eq!(scene.get("a.txt"), "one\ntwo\n");
     assert!(!scene.has("own.txt") && !scene.has("asked.txt"));
+}
+
+#[tokio::test]
+async fn what_the_user_saves_during_a_turn_is_not_the_agents() {
+    let scene = scene();
+    scene.put("f", "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+    let prompt = "replace \"2\" with \"two\" in f\nwrite g: new\\n\nreplace \"8\" with \"eight\" in f";
+    let mut seat = Seat::take(&scene, &["run", prompt]);
+    seat.until(ASKED).await;
+    seat.types("y\n").await;
+    seat.until(ASKED).await;
+    // The question waits, and the user works on: in the agent's file, and elsewhere.
+    scene.put("f", "1\ntwo\n3\n4\nFIVE\n6\n7\n8\n9\n");
+    scene.put("a.txt", "mine\n");
+    scene.put("mine", "mine\n");
+    seat.types("y\n").await;
+    seat.until(ASKED).await;
+    seat.types("y\n").await;
+    let mut told = scene.clean(&seat.end().await);
+    told += &scene.play(&[&["changes"], &["diff"], &["undo"], &["changes", "--all"]]);
+    expect![[r#"
+        y
+        ✓ edit: Edit f (TIME)
+            @@ -5,5 +5,5 @@
+             FIVE
+             6
+             7
+            -8
+            +eight
+             9
+
+        Changed `f`.
+
+        Changed 2 files:
+          f  +2 −2
+          g  +1 −0 (new)
+        To take it back: bowline undo --session $SESSION --turn 1
+        --- Some(0)
+        $ bowline changes
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   f +1 −1  call turn1_1
+            2 created  g +1  call turn1_2
+            3 edited   f +1 −1  call turn1_3
+
+        3 changes; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline diff
+        diff --git a/f b/f
+        --- a/f
+        +++ b/f
+        @@ -1,9 +1,9 @@
+         1
+        -2
+        +two
+         3
+         4
+         FIVE
+         6
+         7
+        -8
+        +eight
+         9
+        diff --git a/g b/g
+        new file mode 100644
+        --- /dev/null
+        +++ b/g
+        @@ -0,0 +1 @@
+        +new
+        --- 0
+        $ bowline undo
+        undone the last turn (turn 1 of session $SESSION), in 2 files
+          f  merged with later edits
+          g  deleted
+        `bowline redo` brings it back
+        --- 0
+        $ bowline changes --all
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   f +1 −1  call turn1_1, undone
+            2 created  g +1  call turn1_2, undone
+            3 edited   f +1 −1  call turn1_3, undone
+
+        beside the agents: you, or other programs
+            4 edited   a.txt +1 −2  observed  WHEN
+            5 created  mine  +1  observed  WHEN
+            6 edited   f     +2 −2  takes back 3, 1  WHEN
+            7 deleted  g     −1  takes back 2  WHEN
+
+        7 changes; take back with bowline undo --change, --turn or --session
+        --- 0
+    "#]]
+    .assert_eq(&steady(&told));
+    assert_eq!(scene.get("f"), "1\n2\n3\n4\nFIVE\n6\n7\n8\n9\n");
+    assert_eq!((scene.get("a.txt"), scene.get("mine")), ("mine\n".to_owned(), "mine\n".to_owned()));
+    assert!(!scene.has("g"));
+}
+
+#[test]
+fn what_was_not_kept_is_said_not_to_come_back() {
+    let scene = scene();
+    std::fs::write(scene.project().join("large"), vec![b'x'; 2 << 20]).unwrap();
+    expect![[r#"
+        ✓ run: Run rm large; echo x > new (TIME)
+
+        `rm large; echo x > new`:
+
+        ```
+        [`rm large; echo x > new` ended with exit code 0, through the editor, TIME]
+        ```
+
+        Changed 2 files:
+          large  too large or too many to be kept, cannot be taken back (deleted) (after a command)
+          new  +1 −0 (new) (after a command)
+        To take it back: bowline undo --session $SESSION --turn 1
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["run", "--approve", "all", "run rm large; echo x > new"]));
 }

@@ -17,6 +17,7 @@ pub(super) enum Guest {
     OpenCode,
     Claude,
     Codex,
+    Gemini,
 }
 
 /// An agent that is ready to be started.
@@ -34,6 +35,7 @@ impl Guest {
             Self::OpenCode => OtherAgent::OpenCode,
             Self::Claude => OtherAgent::Claude,
             Self::Codex => OtherAgent::Codex,
+            Self::Gemini => OtherAgent::Gemini,
         }
     }
 
@@ -44,6 +46,7 @@ impl Guest {
             Self::OpenCode => format!("bowline_{name}"),
             Self::Claude => format!("mcp__bowline__{name}"),
             Self::Codex => format!("mcp__bowline.{name}"),
+            Self::Gemini => format!("mcp_bowline_{name}"),
         }
     }
 
@@ -70,6 +73,7 @@ impl Guest {
             Self::OpenCode => agent_homes::opencode(&home, model.url()).unwrap(),
             Self::Claude => agent_homes::claude(model.url()),
             Self::Codex => agent_homes::codex(&home, model.url()).unwrap(),
+            Self::Gemini => agent_homes::gemini(&home, model.url()).unwrap(),
         };
         Some(Ready { command, variables, prompts, model })
     }
@@ -77,8 +81,8 @@ impl Guest {
 
 /// The uses of tools by which an agent reads a file that is open, and changes what is not saved of it.
 pub(super) fn read_and_edit(path: &Path) -> [(&'static str, Value); 2] {
-    let edit = json!({"path": path, "old_text": "not saved yet", "new_text": "written by the agent"});
-    [("read_text_file", json!({"path": path})), ("edit_text_file", edit)]
+    let edits = json!([{"old_text": "not saved yet", "new_text": "written by the agent"}]);
+    [("read_text_file", json!({"path": path})), ("edit_text_file", json!({"path": path, "edits": edits}))]
 }
 
 /// Returns the command of the agent on an official SDK, if it can be tested here.

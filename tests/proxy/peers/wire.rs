@@ -6,40 +6,40 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use serde_json::{Value, json};
 
 /// What the editor has open.
-pub(super) const TEXT: &str = "one\ntwo\n";
+pub(crate) const TEXT: &str = "one\ntwo\n";
 
 /// A program that was started as an agent.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
     /// Every line that the program wrote.
-    pub(super) told: Vec<String>,
+    pub(crate) told: Vec<String>,
 }
 
 impl Wire {
-    pub(super) fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let stdout = child.stdout.take().map(BufReader::new);
         Self { stdin: child.stdin.take(), stdout, child, told: Vec::new() }
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn say(&mut self, message: &Value) {
+    pub(crate) fn say(&mut self, message: &Value) {
         // Who has gone does not hear it.
         writeln!(self.stdin.as_mut().unwrap(), "{message}").ok();
     }
 
-    pub(super) fn request(&mut self, id: &Value, method: &str, params: &Value) {
+    pub(crate) fn request(&mut self, id: &Value, method: &str, params: &Value) {
         self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
     }
 
     /// Waits for the next message, unless there will be none.
-    pub(super) fn next(&mut self) -> Option<Value> {
+    pub(crate) fn next(&mut self) -> Option<Value> {
         let mut line = String::new();
         self.stdout.as_mut()?.read_line(&mut line).unwrap();
         if line.is_empty() {
@@ -51,7 +51,7 @@ impl Wire {
     }
 
     /// Answers requests until a message comes that is looked for, and returns it unanswered.
-    pub(super) fn until(&mut self, looked_for: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&mut self, looked_for: impl Fn(&Value) -> bool) -> Value {
         loop {
             let message = self.next().unwrap_or_else(|| panic!("it ended after {:#?}", self.told));
             if looked_for(&message) {
@@ -64,13 +64,13 @@ impl Wire {
     }
 
     /// Sends a request, and returns the answer.
-    pub(super) fn ask(&mut self, id: &Value, method: &str, params: &Value) -> Value {
+    pub(crate) fn ask(&mut self, id: &Value, method: &str, params: &Value) -> Value {
         self.request(id, method, params);
         self.until(|message| message.get("method").is_none() && message["id"] == *id)
     }
 
     /// Answers as an editor that allows everything, and in which every file that there is has the same text.
-    pub(super) fn answer(&mut self, request: &Value) {
+    pub(crate) fn answer(&mut self, request: &Value) {
         let path = request["params"]["path"].as_str().unwrap_or_default();
         let result = match request["method"].as_str().unwrap() {
             "fs/read_text_file" if !std::path::Path::new(path).exists() => {
@@ -99,7 +99,7 @@ impl Wire {
     }
 
     /// Introduces an editor with files and terminals, and opens a session in a directory.
-    pub(super) fn open(&mut self, directory: &str) -> String {
+    pub(crate) fn open(&mut self, directory: &str) -> String {
         let can = json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true});
         let initialize = json!({"protocolVersion": 1, "clientCapabilities": can});
         self.ask(&json!(0), "initialize", &initialize);
@@ -108,24 +108,24 @@ impl Wire {
     }
 
     /// Sends a prompt with the id 2.
-    pub(super) fn prompt(&mut self, session: &str, text: &str) {
+    pub(crate) fn prompt(&mut self, session: &str, text: &str) {
         let prompt = json!([{"type": "text", "text": text}]);
         self.request(&json!(2), "session/prompt", &json!({"sessionId": session, "prompt": prompt}));
     }
 
     /// Goes away: says nothing more, and hears nothing.
-    pub(super) fn leave(&mut self) {
+    pub(crate) fn leave(&mut self) {
         (self.stdin, self.stdout) = (None, None);
     }
 
     /// Says nothing more, and listens to the end.
-    pub(super) fn end(&mut self) -> ExitStatus {
+    pub(crate) fn end(&mut self) -> ExitStatus {
         self.stdin = None;
         self.hear_out()
     }
 
     /// Listens until the program has ended by itself.
-    pub(super) fn hear_out(&mut self) -> ExitStatus {
+    pub(crate) fn hear_out(&mut self) -> ExitStatus {
         while self.next().is_some() {}
         // Not `wait`, which would close stdin.
         loop {
@@ -138,11 +138,11 @@ impl Wire {
 }
 
 /// Whether a message is the permission request of an agent.
-pub(super) fn asks(message: &Value) -> bool {
+pub(crate) fn asks(message: &Value) -> bool {
     message["method"] == "session/request_permission"
 }
 
 /// Whether a message is a piece of what an agent says.
-pub(super) fn says(message: &Value) -> bool {
+pub(crate) fn says(message: &Value) -> bool {
     message["params"]["update"]["sessionUpdate"] == "agent_message_chunk"
 }

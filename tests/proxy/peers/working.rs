@@ -155,3 +155,14 @@ async fn codex_works_in_a_client_on_the_typescript_sdk() {
     for_a_client(Guest::Codex, "allow").await;
     for_a_client(Guest::Codex, "reject").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gemini_works_in_our_host() {
+    for_our_host(Guest::Gemini).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gemini_works_in_a_client_on_the_typescript_sdk() {
+    for_a_client(Guest::Gemini, "allow").await;
+    for_a_client(Guest::Gemini, "reject").await;
+}

@@ -63,7 +63,7 @@ impl OtherClient {
         let places = self.places(&world.root);
         match self {
             Self::Acpx if !super::has_node() => Outcome::missing(format!("needs {}", super::NODE), world.ci),
-            Self::Acpx => Outcome::of(install_acpx(&places)),
+            Self::Acpx => Outcome::of(install_for_this_machine(&places, ACPX, &[])),
             // Its two minutes of building are not worth it in every run.
             Self::Yopo if extent == Extent::Usual && !self.is_installed(&world.root) => {
                 Outcome::Skipped("takes minutes to build: `cargo xtask peers --all` installs it".into())
@@ -97,6 +97,11 @@ pub fn typescript_example(root: &Path) -> Vec<String> {
     [node(&target), client].iter().map(|word| word.display().to_string()).collect()
 }
 
+/// Returns the Node that acpx brings, for whoever else needs a newer one than most systems have.
+pub(super) fn newer_node(root: &Path) -> PathBuf {
+    node(&OtherClient::Acpx.places(root).target)
+}
+
 /// acpx needs a newer Node than most systems have, which comes as a package where there is one for this machine.
 fn node(target: &Path) -> PathBuf {
     let machine = match ARCH {
@@ -108,14 +113,15 @@ fn node(target: &Path) -> PathBuf {
     if packaged.is_file() { packaged } else { "node".into() }
 }
 
-fn install_acpx(places: &Places) -> anyhow::Result<()> {
-    if is_current(places, "package-lock.json") && places.target.join(ACPX).is_file() {
+/// Installs packages of which some are for other machines: `npm ci` wants those to be in the lock file, and not every
+/// registry has them. `how` goes to npm.
+pub(super) fn install_for_this_machine(places: &Places, program: &str, how: &[&str]) -> anyhow::Result<()> {
+    if is_current(places, "package-lock.json") && places.target.join(program).is_file() {
         return Ok(());
     }
     copy_files(&places.source, &places.target)?;
     let mut npm = Command::new("npm");
-    // `npm ci` wants packages for other machines to be in the lock file, and not every registry has them.
-    npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]);
+    npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]).args(how);
     run_as_progress(npm.current_dir(&places.target))?;
     stamp(places, "package-lock.json")
 }
