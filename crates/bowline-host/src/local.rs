@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bowline_state::failure::Failure;
 use bowline_state::lines::Window;
@@ -153,7 +154,8 @@ impl LocalSession {
     {
         let cancel = CancelSignal::new();
         let agent = self.inner.agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let asking = Asking { agent, call: call.map(str::to_owned), cancel: cancel.clone() };
+        let asking =
+            Asking { agent, call: call.map(str::to_owned), cancel: cancel.clone(), arrived: Instant::now() };
         Finishing { operation: Some(Box::pin(act(self.inner.held.clone(), asking))), cancel }
     }
 }

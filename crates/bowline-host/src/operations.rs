@@ -60,6 +60,8 @@ pub(crate) struct Asking {
     pub(crate) call: Option<String>,
     /// Fires when nobody wants it any more.
     pub(crate) cancel: CancelSignal,
+    /// When it was asked for.
+    pub(crate) arrived: Instant,
 }
 
 /// One operation of a session on its way, and what is recorded of it.

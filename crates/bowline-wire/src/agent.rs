@@ -222,8 +222,7 @@ impl<A: Agent> AgentService<A> {
         R: Request,
         F: Future<Output = Result<R::Response, Error>> + Send + 'static,
     {
-        let Incoming { id, params, cancel, .. } = incoming;
-        let cx = Context { peer: self.client.clone(), id, cancel };
+        let (params, cx) = Context::of(incoming, self.client.clone());
         answer(params, |request| handle(Arc::clone(&self.agent), request, cx))
     }
 
@@ -236,7 +235,7 @@ impl<A: Agent> AgentService<A> {
             return Ok(refuse(Failure::InvalidRequest { reason: "initialize comes once".to_owned() }));
         }
         let agent = Arc::clone(&self.agent);
-        let cx = Context { peer: self.client.clone(), id: incoming.id, cancel: incoming.cancel };
+        let (_, cx) = Context::of(incoming, self.client.clone());
         Ok(answer_with(async move {
             let agreed = version::negotiate(request.protocol_version);
             let mut response = agent.initialize(request, cx).await?;
@@ -246,15 +245,15 @@ impl<A: Agent> AgentService<A> {
     }
 
     fn prompt(&mut self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
-        let Incoming { id, params, cancel, .. } = incoming;
         let Self { agent, client, turns } = self;
+        let (params, cx) = Context::of(incoming, client.clone());
         answer(params, |request: PromptRequest| {
             turns.retain(|_, signals| {
                 signals.retain(|signal| signal.upgrade().is_some());
                 !signals.is_empty()
             });
-            turns.entry(request.session_id.clone()).or_default().push(cancel.downgrade());
-            let (agent, cx) = (Arc::clone(agent), Context { peer: client.clone(), id, cancel });
+            turns.entry(request.session_id.clone()).or_default().push(cx.cancel.downgrade());
+            let agent = Arc::clone(agent);
             async move { agent.prompt(request, cx).await }
         })
     }
@@ -307,9 +306,9 @@ impl<A: Agent> AgentService<A> {
                 handle!(self, incoming, SetSessionModelRequest, set_session_model)
             }
             method if is_extension(method) => {
-                let request = ExtRequest::new(method, raw_params(incoming.params)?);
                 let agent = Arc::clone(&self.agent);
-                let cx = Context { peer: self.client.clone(), id: incoming.id, cancel: incoming.cancel };
+                let (params, cx) = Context::of(incoming, self.client.clone());
+                let request = ExtRequest::new(method, raw_params(params)?);
                 Ok(answer_raw(async move { agent.ext_request(request, cx).await }))
             }
             method => {

@@ -206,15 +206,13 @@ impl<C: Client> ClientService<C> {
             incoming.params.checked()?;
             return Ok(refuse(missing.into()));
         }
-        let Incoming { id, params, cancel, .. } = incoming;
-        let cx = Context { peer: self.agent.clone(), id, cancel };
+        let (params, cx) = Context::of(incoming, self.agent.clone());
         answer(params, |request| handle(Arc::clone(&self.client), request, cx))
     }
 
     fn elicit(&self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
         let advertised = self.agent.advertised();
-        let Incoming { id, params, cancel, .. } = incoming;
-        let cx = Context { peer: self.agent.clone(), id, cancel };
+        let (params, cx) = Context::of(incoming, self.agent.clone());
         let client = Arc::clone(&self.client);
         answer(params, |request: CreateElicitationRequest| async move {
             if let Err(missing) = advertised.check_elicitation(&request.mode) {
@@ -282,15 +280,14 @@ impl<C: Client> ClientService<C> {
             }
             CreateElicitationRequest::METHOD => self.elicit(incoming),
             MessageMcpRequest::METHOD => {
-                let Incoming { id, params, cancel, .. } = incoming;
-                let (client, cx) =
-                    (Arc::clone(&self.client), Context { peer: self.agent.clone(), id, cancel });
+                let client = Arc::clone(&self.client);
+                let (params, cx) = Context::of(incoming, self.agent.clone());
                 answer(params, |request| async move { client.mcp_message(request, cx).await })
             }
             method if is_extension(method) => {
-                let request = ExtRequest::new(method, raw_params(incoming.params)?);
                 let client = Arc::clone(&self.client);
-                let cx = Context { peer: self.agent.clone(), id: incoming.id, cancel: incoming.cancel };
+                let (params, cx) = Context::of(incoming, self.agent.clone());
+                let request = ExtRequest::new(method, raw_params(params)?);
                 Ok(answer_raw(async move { client.ext_request(request, cx).await }))
             }
             method => {

@@ -11,6 +11,7 @@ use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -21,11 +22,14 @@ use tokio::time::Sleep;
 use crate::body::Body;
 use crate::caller::{CallError, Caller, Command, Order, Reply, Urgent};
 use crate::eager::Eager;
-use crate::envelope::{Guess, Head};
 use crate::lane::Lane;
 use crate::limits::Limits;
 use crate::peer::{Event, Next, Peer};
-use crate::service::{Answer, BoxFuture, CancelSignal, Incoming, NoPanic, Params, Service, guard, panicked};
+use crate::service::{Answer, CancelSignal, Incoming, NoPanic, Service, guard, panicked};
+
+mod taking;
+
+use taking::{Taken, take};
 
 /// How many pieces of output go into one write.
 const SLICES: usize = 16;
@@ -281,12 +285,14 @@ where
 
     /// Acts on everything that has been read.
     fn serve(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<()> {
+        let arrived = Instant::now();
         loop {
             if self.link.peer.output_len() >= WRITE_EARLY {
                 self.poll_write(cx)?;
             }
             let Link { peer, replies, .. } = &mut self.link;
-            let Some(next) = peer.next(|guess| take(guess, service, replies, self.lane.is_idle())) else {
+            let Some(next) = peer.next(|guess| take(guess, service, replies, self.lane.is_idle(), arrived))
+            else {
                 return Ok(());
             };
             match next {
@@ -296,7 +302,8 @@ where
                 Next::Event(Event::Request { id, method, params }) => {
                     let cancel = CancelSignal::new();
                     let (given, fired) = (params.into(), cancel.clone());
-                    let incoming = Incoming { id: id.clone(), method: &method, params: given, cancel: fired };
+                    let incoming =
+                        Incoming { id: id.clone(), method: &method, params: given, cancel: fired, arrived };
                     let answer = guard(|| service.request(incoming)).and_then(Result::ok);
                     self.answer(id, answer.unwrap_or(Answer::Now(Err(panicked()))), cancel, cx);
                 }
@@ -440,53 +447,6 @@ impl Link {
         self.urgent.deafen();
         for (_, (reply, _)) in self.replies.drain() {
             reply.send(Err(CallError::Closed));
-        }
-    }
-}
-
-/// What became of a message in the usual form.
-enum Taken {
-    Request(RequestId, Answer, CancelSignal),
-    Notification(BoxFuture<()>, usize),
-    Done,
-}
-
-/// Takes a message in the usual form, if its body can be read as what it should be.
-fn take(
-    guess: Guess<'_>,
-    service: &mut impl Service,
-    replies: &mut HashMap<i64, (Reply, Order)>,
-    lane_idle: bool,
-) -> Option<Taken> {
-    let params = Params::Guess(guess.body);
-    match guess.head {
-        Head::Request { id, method } => {
-            let cancel = CancelSignal::new();
-            let incoming = Incoming { id: id.clone(), method, params, cancel: cancel.clone() };
-            let answer = match guard(|| service.request(incoming)) {
-                Some(answer) => answer.ok()?,
-                None => Answer::Now(Err(panicked())),
-            };
-            Some(Taken::Request(id, answer, cancel))
-        }
-        Head::Notification { method } => match guard(|| service.notification(method, params)) {
-            Some(Err(_)) => None,
-            Some(Ok(Some(handler))) => Some(Taken::Notification(handler, guess.body.len())),
-            Some(Ok(None)) | None => Some(Taken::Done),
-        },
-        Head::Result { id } => {
-            let (reply, order) = replies.remove(&id)?;
-            if order == Order::AfterNotifications && !lane_idle {
-                replies.insert(id, (reply, order));
-                return None;
-            }
-            match reply.offer(guess.body) {
-                Ok(()) => Some(Taken::Done),
-                Err(reply) => {
-                    replies.insert(id, (reply, order));
-                    None
-                }
-            }
         }
     }
 }

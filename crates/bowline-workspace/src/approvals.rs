@@ -20,11 +20,12 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::audit::{AuditError, AuditLog};
-use crate::policy::{PolicyError, PolicyFile, Scope};
+use crate::policy::{PolicyFile, Scope};
 use crate::workspace::now;
 
 mod elsewhere;
 mod fallback;
+mod judging;
 mod outcome;
 
 pub use fallback::Fallback;
@@ -162,55 +163,6 @@ impl Approvals {
             questions: AtomicU64::new(0),
         };
         Self { inner: Arc::new(inner) }
-    }
-
-    /// Says what the rules come to for an operation, and does nothing.
-    ///
-    /// # Errors
-    /// Returns why the rules cannot be used.
-    pub fn judge(&self, holder: &Holder, operation: &Operation) -> Result<Ruling, PolicyError> {
-        Ok(self.policy()?.judge(operation, &context(holder)))
-    }
-
-    /// Says what the rules would come to for an operation if there were one more, and does nothing.
-    ///
-    /// # Errors
-    /// Returns why the rules cannot be used.
-    pub fn try_rule(
-        &self,
-        rule: Rule,
-        holder: &Holder,
-        operation: &Operation,
-    ) -> Result<Ruling, PolicyError> {
-        let mut policy = Policy::clone(&*self.policy()?);
-        policy.rules.push(rule);
-        Ok(policy.judge(operation, &context(holder)))
-    }
-
-    /// Returns the rules that hold now: the user's, and those of turns and sessions.
-    ///
-    /// # Errors
-    /// Returns why the user's cannot be used.
-    pub fn policy(&self) -> Result<Arc<Policy>, PolicyError> {
-        let from_file = self.inner.file.as_ref().map(PolicyFile::stated).transpose()?;
-        let (from_file, stated) = from_file.map_or((None, None), |(policy, stated)| (Some(policy), stated));
-        let mut state = self.state();
-        let base = from_file.unwrap_or_else(|| match &state.whole {
-            Some((base, _)) => base.clone(),
-            None => Arc::new(Policy { roots: self.inner.roots.clone(), ..Policy::default() }),
-        });
-        if let Some((known, whole)) = &state.whole
-            && Arc::ptr_eq(known, &base)
-        {
-            return Ok(whole.clone());
-        }
-        let mut whole = Policy::clone(&base);
-        whole.preset = state.fallback.preset(stated);
-        whole.rules.extend(state.kept.iter().cloned());
-        whole.roots.extend(state.roots.iter().cloned());
-        let whole = Arc::new(whole);
-        state.whole = Some((base, whole.clone()));
-        Ok(whole)
     }
 
     /// Adds directories of a session. They are inside for rules; whether a session may use them is for its roots to say.

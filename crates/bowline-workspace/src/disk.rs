@@ -161,13 +161,14 @@ fn text_at_hand(
     let mut bytes = vec![0; size + 1];
     let read = read(&mut bytes)?;
     let after = look()?;
-    if read != size || version(before) != version(&after) {
+    let version = version(&after);
+    if read != size || self::version(before) != version {
         return None;
     }
     bytes.truncate(size);
     let has_nul = memchr::memchr(0, &bytes).is_some();
     let decoded = text::decode_scanned(bytes, has_nul).ok()?;
-    Some(FileText { text: Arc::new(decoded.text), version: version(&after) })
+    Some(FileText { text: Arc::new(decoded.text), version })
 }
 
 /// What is known of where lines are, for files that are read in windows.

@@ -26,7 +26,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bowline_state::failure::quote;
 use bowline_state::observation::Known;
@@ -48,14 +48,23 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 /// The rules of a file, and the preset that it states, if it does: where it does not, the rules have the usual one.
 type Stated = (Arc<Policy>, Option<Preset>);
 
+/// A look at a file of rules.
+#[derive(Debug)]
+struct Looked {
+    /// No later than the look.
+    at: Instant,
+    /// What the file was; none if there was none.
+    known: Option<Known>,
+    stated: Stated,
+}
+
 /// The user's rules, as they hold for one workspace.
 #[derive(Debug)]
 pub struct PolicyFile {
     place: Place,
     // Invariant: canonical; one at least, and the first is the workspace's own.
     roots: Vec<String>,
-    // What was read last, and what the file was then; none if there was no file.
-    last: Mutex<Option<(Option<Known>, Stated)>>,
+    last: Mutex<Option<Looked>>,
 }
 
 /// Where a rule is kept.
@@ -173,19 +182,32 @@ impl PolicyFile {
     /// # Errors
     /// As [`current`](Self::current) does.
     pub fn stated(&self) -> Result<(Arc<Policy>, Option<Preset>), PolicyError> {
+        self.stated_since(Instant::now())
+    }
+
+    /// Returns the same as the file stated it at that moment or later.
+    ///
+    /// # Errors
+    /// As [`current`](Self::current) does.
+    pub fn stated_since(&self, asked: Instant) -> Result<(Arc<Policy>, Option<Preset>), PolicyError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(looked) = last.as_ref().filter(|looked| looked.at >= asked) {
+            return Ok(looked.stated.clone());
+        }
+        let at = Instant::now();
         let stamp = self.place.stamp()?;
-        if let Some((known, stated)) = &*last
-            && known.as_ref().map(|known| known.stamp) == stamp
-            && !known.as_ref().is_some_and(|known| known.racy)
+        if let Some(looked) = &mut *last
+            && looked.known.as_ref().map(|known| known.stamp) == stamp
+            && !looked.known.as_ref().is_some_and(|known| known.racy)
         {
-            return Ok(stated.clone());
+            looked.at = at;
+            return Ok(looked.stated.clone());
         }
         // What fails must not leave the rules of before in force.
         *last = None;
         let (known, layers) = self.read()?;
         let stated = (Arc::new(layers.policy(&self.roots)), layers.stated(&self.roots));
-        *last = Some((known, stated.clone()));
+        *last = Some(Looked { at, known, stated: stated.clone() });
         Ok(stated)
     }
 
@@ -221,7 +243,7 @@ impl PolicyFile {
         let mut expected = layers.rules(workspace).to_vec();
         expected.push(rule.clone());
         self.expect(&layers, &read, workspace, &expected)?;
-        self.place.replace(&after)
+        self.replace(&after)
     }
 
     /// Takes a rule out of the file, and says whether it was there.
@@ -239,8 +261,15 @@ impl PolicyFile {
         let mut expected = rules.to_vec();
         expected.remove(at);
         self.expect(&layers, &read, workspace, &expected)?;
-        self.place.replace(&after)?;
+        self.replace(&after)?;
         Ok(true)
+    }
+
+    /// Writes the file, and forgets what it was: whoever asks from now on is told what it is.
+    fn replace(&self, text: &str) -> Result<(), PolicyError> {
+        let replaced = self.place.replace(text);
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        replaced
     }
 
     /// States what holds where no rule matches, or takes the statement out of the file. Says whether that changed
@@ -261,7 +290,7 @@ impl PolicyFile {
         if !is_as_meant {
             return Err(self.cannot_edit());
         }
-        self.place.replace(&after)?;
+        self.replace(&after)?;
         Ok(true)
     }
 

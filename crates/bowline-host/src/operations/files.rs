@@ -1,6 +1,7 @@
 //! Reading and writing files for an agent.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bowline_state::audit::{Action, Decision, Subject};
 use bowline_state::changes::{ContentHash, Origin};
@@ -58,7 +59,7 @@ pub(crate) async fn read(
     let path = text(&request.path)?;
     let window = Window { line: request.line, limit: request.limit };
     let call = call_for(&held.snapshot(), Some(&path));
-    let asking = Asking { agent, call, cancel: cx.cancel().clone() };
+    let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived() };
     read_text(held, asking, path, window).await.map(|read| ReadTextFileResponse::new(read.text.as_str()))
 }
 
@@ -69,8 +70,8 @@ pub(crate) async fn read_text(
     path: String,
     window: Window,
 ) -> Result<ReadText, Failure> {
-    let Asking { agent, call, cancel } = asking;
-    if let Some(read) = read_at_hand(&held, &path, window, call.as_deref()) {
+    let Asking { agent, call, cancel, arrived } = asking;
+    if let Some(read) = read_at_hand(&held, &path, window, call.as_deref(), arrived) {
         return read;
     }
     let its = held.clone();
@@ -140,6 +141,7 @@ fn read_at_hand(
     path: &str,
     window: Window,
     call: Option<&str>,
+    arrived: Instant,
 ) -> Option<Result<ReadText, Failure>> {
     if window != Window::default() {
         return None;
@@ -147,7 +149,8 @@ fn read_at_hand(
     let mut operating = Operating::new(held.clone(), Action::Read, call.map(str::to_owned));
     let admitted = held.files.admit_at_hand(path, Access::Read)?;
     operating.entry().subject = subject(&admitted);
-    let ruling = held.shared.approvals.judge(&operating.holder(), &admitted.operation(Kind::Read)).ok()?;
+    let (holder, operation) = (operating.holder(), admitted.operation(Kind::Read));
+    let ruling = held.shared.approvals.judge_since(arrived, &holder, &operation).ok()?;
     if ruling.effect != Effect::Allow {
         return None;
     }
@@ -181,7 +184,7 @@ pub(crate) async fn write(
 ) -> Result<WriteTextFileResponse, Failure> {
     let path = text(&request.path)?;
     let call = call_for(&held.snapshot(), Some(&path));
-    let asking = Asking { agent, call, cancel: cx.cancel().clone() };
+    let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived() };
     write_text(held, asking, path, request.content.into()).await.map(|_| WriteTextFileResponse::new())
 }
 
@@ -192,7 +195,7 @@ pub(crate) async fn write_text(
     path: String,
     content: Arc<str>,
 ) -> Result<Written, Failure> {
-    let Asking { agent, call, cancel } = asking;
+    let Asking { agent, call, cancel, .. } = asking;
     let (its, its_path, its_content) = (held.clone(), path.clone(), content.clone());
     let looked = blocking(move || {
         let mut operating = Operating::new(its.clone(), Action::Write, call)

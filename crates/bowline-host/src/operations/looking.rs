@@ -81,7 +81,7 @@ async fn looked<T: Send + 'static>(
     title: String,
     look: impl FnOnce(&engine::Session) -> Result<T, FilesError> + Send + 'static,
 ) -> Result<(T, Cleared), Failure> {
-    let Asking { agent, call, cancel } = asking;
+    let Asking { agent, call, cancel, .. } = asking;
     let its = held.clone();
     let admitted = blocking(move || {
         let mut operating = Operating::new(its.clone(), Action::Read, call)

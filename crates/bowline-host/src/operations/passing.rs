@@ -69,7 +69,7 @@ pub(crate) async fn judge(
 
 /// Lets something pass that another client will do, or says why not. Asks a person where the rules want it.
 pub(crate) async fn lets(held: Arc<Held>, asking: Asking, act: Act) -> Result<(), Failure> {
-    let Asking { agent, call, cancel } = asking;
+    let Asking { agent, call, cancel, .. } = asking;
     let (action, title) = match &act {
         Act::Read { path } => (Action::Read, format!("read {path}")),
         Act::Write { path, .. } => (Action::Write, format!("write {path}")),

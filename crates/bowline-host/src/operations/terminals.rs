@@ -43,13 +43,13 @@ pub(crate) async fn create(
         cwd: request.cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
         output_limit: request.output_byte_limit,
     };
-    let asking = Asking { agent, call, cancel: cx.cancel().clone() };
+    let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived() };
     start(held, asking, asked).await.map(CreateTerminalResponse::new)
 }
 
 /// Runs a command, for whoever asks.
 pub(crate) async fn start(held: Arc<Held>, asking: Asking, asked: Asked) -> Result<TerminalId, Failure> {
-    let Asking { agent, call, cancel } = asking;
+    let Asking { agent, call, cancel, .. } = asking;
     let mut operating = Operating::new(held.clone(), Action::TerminalCreate, call.clone())
         .on(Subject::Text(display::line(&asked.command, 4096)));
     let its = held.clone();

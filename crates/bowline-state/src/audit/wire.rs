@@ -9,6 +9,7 @@ use crate::changes::{ContentHash, Moment};
 use crate::redaction::redact;
 
 const CUT: &str = "…[cut]";
+const USUAL_BYTES: usize = 768;
 
 /// The fields of a line but its own hash, in their order.
 #[derive(Debug, Serialize, Deserialize)]
@@ -100,10 +101,12 @@ pub(super) fn body(seq: u64, prev: &ContentHash, entry: &Entry) -> String {
         Subject::Url(url) => wire.url = Some(safe(url)),
         Subject::Text(text) => wire.text = Some(safe(text)),
     }
+    // Room for the hash that follows, too: most lines are shorter than this.
+    let mut line = Vec::with_capacity(USUAL_BYTES);
     // Numbers and texts cannot fail to be written; an empty line would be found by whoever verifies.
-    let mut line = serde_json::to_string(&wire).unwrap_or_default();
+    serde_json::to_writer(&mut line, &wire).ok();
     line.pop();
-    line
+    String::from_utf8(line).unwrap_or_default()
 }
 
 pub(super) fn read(line: &[u8]) -> Option<Record> {

@@ -385,7 +385,12 @@ impl Writer {
                 break;
             }
             (end, count) = (next, count + 1);
-            lines.push_str(&line);
+            // Most are alone, and not copied.
+            if lines.is_empty() {
+                lines = line
+            } else {
+                lines.push_str(&line)
+            }
             lines.push('\n');
         }
         let length = lines.len() as u64;

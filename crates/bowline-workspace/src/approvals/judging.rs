@@ -1,0 +1,80 @@
+//! What the rules say: the user's, and those of turns and sessions.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bowline_state::grants::Holder;
+use bowline_state::operation::Operation;
+use bowline_state::policy::{Policy, Rule, Ruling};
+
+use super::{Approvals, context};
+use crate::policy::PolicyError;
+
+impl Approvals {
+    /// Says what the rules come to for an operation, and does nothing.
+    ///
+    /// # Errors
+    /// Returns why the rules cannot be used.
+    pub fn judge(&self, holder: &Holder, operation: &Operation) -> Result<Ruling, PolicyError> {
+        self.judge_since(Instant::now(), holder, operation)
+    }
+
+    /// Does so for an operation that was asked for at that moment: rules that were looked at since are not looked at again,
+    /// so that operations which come together need one look.
+    ///
+    /// # Errors
+    /// Returns why the rules cannot be used.
+    pub fn judge_since(
+        &self,
+        asked: Instant,
+        holder: &Holder,
+        operation: &Operation,
+    ) -> Result<Ruling, PolicyError> {
+        Ok(self.policy_since(asked)?.judge(operation, &context(holder)))
+    }
+
+    /// Says what the rules would come to for an operation if there were one more, and does nothing.
+    ///
+    /// # Errors
+    /// Returns why the rules cannot be used.
+    pub fn try_rule(
+        &self,
+        rule: Rule,
+        holder: &Holder,
+        operation: &Operation,
+    ) -> Result<Ruling, PolicyError> {
+        let mut policy = Policy::clone(&*self.policy()?);
+        policy.rules.push(rule);
+        Ok(policy.judge(operation, &context(holder)))
+    }
+
+    /// Returns the rules that hold now: the user's, and those of turns and sessions.
+    ///
+    /// # Errors
+    /// Returns why the user's cannot be used.
+    pub fn policy(&self) -> Result<Arc<Policy>, PolicyError> {
+        self.policy_since(Instant::now())
+    }
+
+    fn policy_since(&self, asked: Instant) -> Result<Arc<Policy>, PolicyError> {
+        let from_file = self.inner.file.as_ref().map(|file| file.stated_since(asked)).transpose()?;
+        let (from_file, stated) = from_file.map_or((None, None), |(policy, stated)| (Some(policy), stated));
+        let mut state = self.state();
+        let base = from_file.unwrap_or_else(|| match &state.whole {
+            Some((base, _)) => base.clone(),
+            None => Arc::new(Policy { roots: self.inner.roots.clone(), ..Policy::default() }),
+        });
+        if let Some((known, whole)) = &state.whole
+            && Arc::ptr_eq(known, &base)
+        {
+            return Ok(whole.clone());
+        }
+        let mut whole = Policy::clone(&base);
+        whole.preset = state.fallback.preset(stated);
+        whole.rules.extend(state.kept.iter().cloned());
+        whole.roots.extend(state.roots.iter().cloned());
+        let whole = Arc::new(whole);
+        state.whole = Some((base, whole.clone()));
+        Ok(whole)
+    }
+}
