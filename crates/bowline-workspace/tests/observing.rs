@@ -231,6 +231,54 @@ fn the_agents_own_writes_are_not_found() {
     assert_eq!(project.found_after("make"), "");
 }
 
+/// Some agents write to the disk and then have the client write the same.
+#[test]
+fn what_lies_on_disk_unseen_is_the_write_of_who_writes_the_same() {
+    for watching in [Watching::No, Watching::IfPossible] {
+        let files =
+            &[("a.txt", "one\n"), ("c.txt", "one\n"), (".gitignore", "target\n"), ("target/t", "one\n")];
+        let project = Project::new(files, watching);
+        let origin = project.session.origin(Some(1), Some("c1"));
+        let mut told = String::new();
+        for name in ["a.txt", "new/b.txt", "c.txt", "target/t", ".gitignore"] {
+            write(&project.root.join(name), "two\n");
+            project.session.read(&project.path(name), Window::default()).unwrap();
+            let text = if name == "c.txt" { "three\n" } else { "two\n" };
+            let written = project.session.write(&project.path(name), text, &origin).unwrap();
+            writeln!(told, "{name} {:?}", written.verdict).unwrap();
+            let again = project.session.write(&project.path(name), text, &origin).unwrap();
+            assert_eq!((again.change, again.verdict), (None, None), "{name}: there is nothing left to write");
+        }
+        for changed in project.workspace.changes(&Selection::default()).unwrap() {
+            let change = changed.change;
+            let path = change.path.strip_prefix(project.root.to_str().unwrap()).unwrap().to_owned();
+            writeln!(told, "{path} {:?} by {:?}", change.source, change.origin.call).unwrap();
+        }
+        told += &project.found_after("make");
+        expect![[r#"
+            a.txt Some(Replaced)
+            new/b.txt Some(Replaced)
+            c.txt Some(Replaced)
+            target/t None
+            .gitignore None
+            /a.txt Written by Some("c1")
+            /new/b.txt Written by Some("c1")
+            /c.txt Written by Some("c1")
+            /.gitignore changed by make
+        "#]]
+        .assert_eq(&told);
+        project.workspace.undo(&Selection::turn("s1", 1)).unwrap();
+        told = project.tree();
+        expect![[r#"
+            .gitignore 644 "target\n"
+            a.txt 644 "one\n"
+            c.txt 644 "two\n"
+            target/t 644 "two\n"
+        "#]]
+        .assert_eq(&told);
+    }
+}
+
 #[test]
 fn what_another_bowline_wrote_is_explained_by_the_journal() {
     let project = Project::new(&[("a.txt", "one\n"), ("b.txt", "one\n")], Watching::No);

@@ -185,16 +185,59 @@ impl Lookout {
         origin: &dyn Fn(&str) -> Origin,
         progress: &mut Progress<'_>,
     ) -> Result<(Observed, Vec<String>), FilesError> {
-        let Some(observer) = &mut self.observer else { return Ok((Observed::default(), Vec::new())) };
         let mut dirty = match &mut self.watch {
             Some(watch) => watch.take(roots),
             None => Dirty::Everything,
         };
-        if self.is_behind {
+        if let Some(observer) = self.observer.as_mut().filter(|_| self.is_behind) {
             // What the journal knows of the files is what was recorded.
             *observer = Observer::restore_after(observer, journal.baseline()?.into_iter().map(known));
             dirty = Dirty::Everything;
         }
+        let looked = self.find(journal, roots, dirty, (origin, &|_| Source::Observed), progress)?;
+        self.seen = newest(journal)?;
+        self.is_behind = false;
+        Ok(looked)
+    }
+
+    /// Records what a file holds that was not looked at yet, if it is what somebody is about to write there: an agent that
+    /// writes to the disk and then says so has written it. Returns that change.
+    pub(super) fn adopt(
+        &mut self,
+        journal: &mut Journal,
+        roots: &Roots,
+        (path, bytes): (&str, &[u8]),
+        origin: &Origin,
+    ) -> Result<Option<ChangeId>, FilesError> {
+        // With a file of rules all would be looked at that it rules, which is not the writer's.
+        if self.is_behind || walker::directory_ruled(path).is_some() {
+            return Ok(None);
+        }
+        let hash = ContentHash::of(bytes);
+        let is_it = |seen: &Seen| seen.after.as_ref().is_some_and(|known| known.hash == Some(hash));
+        let source = |seen: &Seen| if is_it(seen) { Source::Written } else { Source::Observed };
+        let dirty = Dirty::Paths(vec![path.to_owned()]);
+        let whose = |_: &str| origin.clone();
+        let found = self.find(journal, roots, dirty, (&whose, &source), &mut |_| ControlFlow::Continue(()));
+        match found {
+            Ok((observed, _)) => Ok(observed.changes.first().copied()),
+            Err(error) => {
+                self.is_behind = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// Looks at what may have changed, and records what did. Returns the files, too.
+    fn find(
+        &mut self,
+        journal: &mut Journal,
+        roots: &Roots,
+        dirty: Dirty,
+        whose: Whose<'_>,
+        progress: &mut Progress<'_>,
+    ) -> Result<(Observed, Vec<String>), FilesError> {
+        let Some(observer) = &mut self.observer else { return Ok((Observed::default(), Vec::new())) };
         let mut batch = Batch::default();
         let mut changes = Vec::new();
         let mut failed = None;
@@ -213,7 +256,7 @@ impl Lookout {
             let bytes = bytes.filter(|_| !secret);
             let size = bytes.as_ref().map_or(0, Vec::len);
             let found = Found { seen: seen.clone(), bytes };
-            let record = |found: &[Found]| record(journal, found, origin, at, until, &mut changes);
+            let record = |found: &[Found]| record(journal, found, whose, at, until, &mut changes);
             flow(batch.add(found, size, record), &mut failed)
         };
         let observation = match dirty {
@@ -221,12 +264,10 @@ impl Lookout {
             Dirty::Paths(paths) => observer.scan_paths(roots, &paths, now_ns(), &mut sink),
         };
         let recorded = failed.map_or_else(
-            || batch.flush(|found: &[Found]| record(journal, found, origin, at, until, &mut changes)),
+            || batch.flush(|found: &[Found]| record(journal, found, whose, at, until, &mut changes)),
             Err,
         );
         recorded.and_then(|()| store(journal, &observation))?;
-        self.seen = newest(journal)?;
-        self.is_behind = false;
         let changed: Vec<String> = observation.changes.into_iter().map(|seen| seen.path).collect();
         changed.iter().for_each(|path| self.is_there(path));
         Ok((Observed { changes, renamed: observation.renamed, report: observation.report }, changed))
@@ -326,6 +367,9 @@ fn is_ours(seen: &Seen) -> bool {
     seen.path.rsplit('/').next().is_some_and(is_temp_name)
 }
 
+/// Whose doing a change is, by its file, and how it is known.
+type Whose<'a> = (&'a dyn Fn(&str) -> Origin, &'a dyn Fn(&Seen) -> Source);
+
 /// What the journal had at the last look, and what it had already and the disk had not.
 #[derive(Clone, Copy)]
 struct Until<'a> {
@@ -336,7 +380,7 @@ struct Until<'a> {
 fn record(
     journal: &mut Journal,
     found: &[Found],
-    origin: &dyn Fn(&str) -> Origin,
+    (origin, source): Whose<'_>,
     at: Moment,
     until: Until<'_>,
     changes: &mut Vec<ChangeId>,
@@ -361,7 +405,7 @@ fn record(
         };
         drafts.push(Draft {
             origin,
-            source: Source::Observed,
+            source: source(seen),
             path: &seen.path,
             before,
             after: seen.after.as_ref().map(|known| side(known, bytes.as_deref())),

@@ -314,13 +314,17 @@ impl Session {
                 change = Some(applied.change);
                 stat = applied.stat;
             }
+        } else if let Some(current) = &current {
+            let Writer { journal, lookout, .. } = writer;
+            change = lookout.adopt(journal, &self.roots, (&path, &current.bytes), origin)?;
         }
         if let Some((documents, known_by)) = documents {
             settle_document(documents, known_by, &text, stat.as_ref());
         }
         self.with_ledger(|ledger| ledger.wrote(&path, decision.known));
         // Also if nothing is left of what was sent after the merge.
-        let verdict = (!held || decision.verdict == Verdict::Merged).then_some(decision.verdict);
+        let is_change = !held || change.is_some();
+        let verdict = (is_change || decision.verdict == Verdict::Merged).then_some(decision.verdict);
         Ok(Written { path, verdict, change, text, protection })
     }
 }

@@ -57,7 +57,12 @@ async fn a_thousand_short_commands_lose_nothing_and_leave_nothing() {
     let lab = Lab::new();
     lab.run("echo warm").await;
     let before = held();
+    let mut settled = 0;
     for round in 0..125 {
+        // By now as many are kept to be shown as ever are.
+        if round == MAX_RELEASED / 4 {
+            settled = memory();
+        }
         let mut ids = Vec::new();
         for number in 0..8 {
             ids.push(lab.start(&format!("echo begin {round}; echo end {number}; exit {number}")).await);
@@ -73,6 +78,8 @@ async fn a_thousand_short_commands_lose_nothing_and_leave_nothing() {
         }
     }
     assert_eq!(held(), before);
+    let grown = memory().saturating_sub(settled);
+    assert!(grown < 4 * 1024 * 1024, "{grown}");
 }
 
 #[tokio::test]
@@ -109,6 +116,25 @@ async fn gigabytes_of_output_take_no_memory() {
     let taken = memory().saturating_sub(before);
     assert!(taken < 16 * 1024 * 1024, "{taken}");
     drop(idle);
+}
+
+#[tokio::test]
+async fn sequences_without_end_take_no_memory_and_are_not_shown() {
+    if !alone("torture::sequences_without_end_take_no_memory_and_are_not_shown") {
+        return;
+    }
+    let lab = Lab::new();
+    lab.run("echo warm").await;
+    let before = memory();
+    // The clipboard, a link, a title, a device's own, a command to the terminal's program.
+    for begin in ["]52;c;", "]8;;", "]0;", "P$q", "_"] {
+        let line = format!("echo before; printf '\\033{begin}'; head -c 50M /dev/zero | tr '\\0' A");
+        let asked = Asked { output_limit: Some(1000), ..shell(&line) };
+        assert_eq!(lab.run_asked(asked).await.text, "before\n", "{begin}");
+    }
+    assert_eq!(lab.run("printf 'a\\033[999999999bc\\n'").await.text, "ac\n");
+    let taken = memory().saturating_sub(before);
+    assert!(taken < 16 * 1024 * 1024, "{taken}");
 }
 
 #[tokio::test]
