@@ -343,8 +343,8 @@ impl Between for Beside {
                 }
                 None
             }
-            Fact::Asked(method, session) if from == Side::Agent && id.is_some() => {
-                self.asked(*method, session.as_ref(), line)
+            Fact::Asked(method, session, read) if from == Side::Agent && id.is_some() => {
+                self.asked(*method, session.as_ref(), read.as_ref(), line)
             }
             Fact::Cancelled(session) => {
                 self.cancelled(session);

@@ -301,7 +301,7 @@ impl Between for Inject {
             (Side::Agent, Fact::Closed(_, session)) => {
                 self.shared.seats().retain(|seat| seat.session.borrow().as_ref() != Some(session));
             }
-            (Side::Agent, Fact::Asked(Method::Mcp, _)) => {
+            (Side::Agent, Fact::Asked(Method::Mcp, ..)) => {
                 let ours = server_of(passing.line).is_some_and(|id| self.shared.carrier(&id).is_some());
                 if ours {
                     return Decision::Now(Deed::Take);

@@ -12,7 +12,6 @@ use bowline_state::failure::Failure;
 use bowline_state::relay::{Fact, Relay, Side};
 use bowline_state::schema::v1::{Error, RequestId};
 use bowline_wire::driver::Driver;
-use bowline_wire::peek::{Peek, peek};
 use bowline_wire::service::Service;
 use bowline_wire::{Caller, Limits};
 use bytes::Bytes;
@@ -196,10 +195,18 @@ struct Waiting {
 /// A message that somebody looked at.
 struct Held {
     from: usize,
+    kind: Kind,
     id: Option<RequestId>,
     // What stands in the place of the id on the other side.
     renamed: Option<RequestId>,
     line: Bytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Request,
+    Answer,
+    Told,
 }
 
 impl Future for Waiting {
@@ -207,7 +214,8 @@ impl Future for Waiting {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Poll::Ready(deed) = self.deed.as_mut().poll(cx) else { return Poll::Pending };
-        let nothing = Held { from: self.held.from, id: None, renamed: None, line: Bytes::new() };
+        let Held { from, kind, .. } = self.held;
+        let nothing = Held { from, kind, id: None, renamed: None, line: Bytes::new() };
         Poll::Ready((std::mem::replace(&mut self.held, nothing), deed))
     }
 }
@@ -345,13 +353,13 @@ impl Core {
             let Some(waiting) = &mut self.ends[from].stalled else { continue };
             if let Poll::Ready((held, deed)) = Pin::new(waiting).poll(cx) {
                 self.ends[from].stalled = None;
-                self.apply(held, deed);
+                self.release(held, deed);
                 has_moved = true;
             }
         }
         while let Poll::Ready(Some((held, deed))) = Pin::new(&mut self.overtaken).poll_next(cx) {
             self.held[held.from] -= held.line.len();
-            self.apply(held, deed);
+            self.release(held, deed);
             has_moved = true;
         }
         has_moved
@@ -376,8 +384,7 @@ impl Core {
     /// Shows a message that matters to whoever stands between.
     fn look(&mut self, held: Held, fact: &Fact) {
         // An answer that was renamed on its way is known to whoever asked by the id it gets back.
-        let is_answer = matches!(peek(&held.line), Peek::Answer { .. });
-        let id = held.renamed.as_ref().filter(|_| is_answer).or(held.id.as_ref());
+        let id = held.renamed.as_ref().filter(|_| held.kind == Kind::Answer).or(held.id.as_ref());
         let passing = Passing { from: side(held.from), fact, id, line: &held.line };
         match self.between.look(passing) {
             // An answer of ours would land in the middle of a line.

@@ -15,7 +15,7 @@ mod method;
 pub mod own_tools;
 pub mod servers;
 
-pub use fact::{Fact, Opened, Opening, ToolCallSeen};
+pub use fact::{Fact, Opened, Opening, Read, ToolCallSeen};
 pub use method::Method;
 
 /// How ids begin that the proxy gives out. An id of a peer that begins so is exchanged for one of these.
@@ -242,7 +242,7 @@ impl Relay {
         }
         let is_short = !matches!(id, RequestId::Str(text) if text.len() > MAX_ID);
         if is_short && book.open.len() < MAX_OPEN {
-            let asked = fact.clone().filter(Fact::is_kept).map(Box::new);
+            let asked = fact.as_ref().filter(|fact| fact.is_kept()).cloned().map(Box::new);
             // An id that is in use is the sender's fault; the answer that comes first is for both.
             book.open.insert(id.clone(), Open { number, method, asked, at: At::Other });
         }

@@ -2,9 +2,9 @@
 
 use std::task::{Context, Waker};
 
-use bowline_state::relay::Method;
+use bowline_state::relay::{Method, Read};
 use bowline_state::schema::v1::{
-    CreateTerminalRequest, Error, ReadTextFileRequest, RequestPermissionOutcome, RequestPermissionRequest,
+    CreateTerminalRequest, Error, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, SessionId, ToolCallId, WriteTextFileRequest,
 };
 use bowline_workspace::terminals::Asked;
@@ -72,20 +72,28 @@ impl Beside {
     }
 
     /// Decides what becomes of a request for files or terminals.
-    pub(super) fn asked(&mut self, method: Method, id: Option<&SessionId>, line: &Bytes) -> Option<Decision> {
+    pub(super) fn asked(
+        &mut self,
+        method: Method,
+        id: Option<&SessionId>,
+        read: Option<&Read>,
+        line: &Bytes,
+    ) -> Option<Decision> {
         let id = id?;
         if !self.editor.serves(method) {
             return if self.options.host { self.serve(method, id, line) } else { None };
         }
         let act = match method {
             Method::Read => {
-                let request: ReadTextFileRequest = params(line)?;
-                let path = request.path.to_str()?.to_owned();
+                let Read { path, is_whole } = read?;
                 let session = self.sessions.get_mut(id)?;
-                if session.read.len() < MAX_READ && request.line.is_none() && request.limit.is_none() {
+                if *is_whole && session.read.len() < MAX_READ && !session.read.contains(path) {
                     session.read.insert(path.clone());
                 }
-                Act::Read { path }
+                if !self.options.rules {
+                    return None;
+                }
+                Act::Read { path: path.clone() }
             }
             Method::Write => return self.write(id, params::<WriteTextFileRequest>(line)?, line),
             Method::CreateTerminal => Act::Run(command(params(line)?)),

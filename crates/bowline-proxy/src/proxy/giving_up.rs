@@ -6,11 +6,10 @@ use std::task::Context;
 use bowline_state::failure::Failure;
 use bowline_state::relay::{Method, Side};
 use bowline_state::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
-use bowline_wire::peek::{Peek, peek};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{AGENT, Core, EDITOR, Held, Long, OWN_END, Phase, Waiting, refusal, side};
+use super::{AGENT, Core, EDITOR, Held, Kind, Long, OWN_END, Phase, Waiting, refusal, side};
 use crate::between::{BoxFuture, Deed};
 
 impl Core {
@@ -93,5 +92,5 @@ impl Core {
 }
 
 fn is_request(held: &Held) -> bool {
-    matches!(peek(&held.line), Peek::Request { .. })
+    held.kind == Kind::Request
 }

@@ -6,7 +6,7 @@ use bowline_state::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
 use bowline_wire::peek::{self, Peek, peek, with_id};
 use serde_json::{Value, json};
 
-use super::{AGENT, Core, Held, Long, OWN_END, end_of, refusal, side};
+use super::{AGENT, Core, Held, Kind, Long, OWN_END, end_of, refusal, side};
 use crate::between::Deed;
 
 impl Core {
@@ -17,9 +17,11 @@ impl Core {
         }
         let line = self.ends[from].input.bytes(length);
         let whole = if is_whole { line } else { &[] };
+        let mut kind = Kind::Told;
         let (raw, id, route) = match peek(line) {
             Peek::Request { id: raw, method } => match peek::id(raw) {
                 Some(id) => {
+                    kind = Kind::Request;
                     let route = self.relay.see(side(from), Seen::Request(&id, &method), whole);
                     (raw, Some(id), route)
                 }
@@ -30,6 +32,7 @@ impl Core {
             }
             Peek::Answer { id: raw, is_error } => match peek::id(raw) {
                 Some(id) => {
+                    kind = Kind::Answer;
                     let route = self.relay.see(side(from), Seen::Answer(&id, is_error), whole);
                     (raw, Some(id), route)
                 }
@@ -57,7 +60,7 @@ impl Core {
             (Route::Look(fact, renamed), _) => {
                 self.flush(from);
                 let line = self.ends[from].input.take(length);
-                self.look(Held { from, id, renamed, line }, &fact);
+                self.look(Held { from, kind, id, renamed, line }, &fact);
             }
             (Route::Taken, _) => {
                 self.flush(from);
@@ -82,13 +85,18 @@ impl Core {
         }
     }
 
+    /// Does with a message that was held what was decided.
+    pub(super) fn release(&mut self, held: Held, deed: Deed) {
+        if let (Some(id), Kind::Request, Deed::Pass | Deed::Instead(_)) = (&held.id, held.kind, &deed) {
+            self.relay.goes_on(side(held.from), id);
+        }
+        self.apply(held, deed);
+    }
+
     /// Does with a message what was decided.
     pub(super) fn apply(&mut self, held: Held, deed: Deed) {
-        let Held { from, id, renamed, line } = held;
+        let Held { from, kind, id, renamed, line } = held;
         let to = end_of(side(from).other());
-        if let (Some(id), Peek::Request { .. }, Deed::Pass | Deed::Instead(_)) = (&id, peek(&line), &deed) {
-            self.relay.goes_on(side(from), id);
-        }
         match deed {
             Deed::Take if from == AGENT => {
                 if let Some(id) = &id {
@@ -112,7 +120,7 @@ impl Core {
                 }
             }
             Deed::Answer(answer) => {
-                let Some(id) = id.filter(|_| matches!(peek(&line), Peek::Request { .. })) else { return };
+                let Some(id) = id.filter(|_| kind == Kind::Request) else { return };
                 self.relay.answered(side(from), &id);
                 let line = match answer {
                     Ok(result) => {

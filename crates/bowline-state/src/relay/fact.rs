@@ -9,7 +9,7 @@ use agent_client_protocol_schema::v1::{
     ToolCallId, ToolCallStatus, ToolKind,
 };
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
 use super::Method;
@@ -38,10 +38,8 @@ pub enum Fact {
     Permission(SessionId, ToolCallId),
     /// The user's answer to that, which may be an error.
     Permitted(SessionId, ToolCallId),
-    /// The agent asks for a file or a terminal of the editor, or the proxy's MCP server.
-    Asked(Method, Option<SessionId>),
-    /// What it asked for is answered.
-    Answered(Method, Option<SessionId>),
+    /// The agent asks for a file or a terminal of the editor, or the proxy's MCP server. What it reads is told.
+    Asked(Method, Option<SessionId>, Option<Read>),
     /// The editor cancels what goes on in a session.
     Cancelled(SessionId),
     /// The editor closes or deletes a session.
@@ -74,6 +72,15 @@ pub struct Opened {
     pub opening: Opening,
 }
 
+/// What an agent reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// The file.
+    pub path: String,
+    /// Whether it wants all of it.
+    pub is_whole: bool,
+}
+
 /// A `tool_call` or a `tool_call_update`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCallSeen {
@@ -100,7 +107,7 @@ impl Fact {
             Self::Opening(opening) | Self::NotOpened(opening) => opening.session.as_ref(),
             Self::Opened(opened) => Some(&opened.session),
             Self::ToolCall(call) => Some(&call.session),
-            Self::Asked(_, session) | Self::Answered(_, session) => session.as_ref(),
+            Self::Asked(_, session, _) => session.as_ref(),
             Self::Diagnostics(shared) => shared.session_id.as_ref(),
             Self::TurnBegins(session)
             | Self::TurnEnded(session)
@@ -114,7 +121,7 @@ impl Fact {
 
     /// Says whether the answer is read with it.
     pub(super) fn is_kept(&self) -> bool {
-        !matches!(self, Self::Initialize(_))
+        !matches!(self, Self::Initialize(_) | Self::Asked(..))
     }
 }
 
@@ -139,6 +146,19 @@ struct OfSession {
 struct PerhapsOfSession {
     #[serde(default)]
     session_id: Option<SessionId>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reading {
+    #[serde(default)]
+    session_id: Option<SessionId>,
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    line: Option<IgnoredAny>,
+    #[serde(default)]
+    limit: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -225,8 +245,16 @@ pub(super) fn asked(method: Method, line: &[u8]) -> Option<Fact> {
             let asked: Permission = params(line)?;
             Fact::Permission(asked.session_id, asked.tool_call.tool_call_id)
         }
-        Method::Read | Method::Write | Method::CreateTerminal | Method::Terminal | Method::Mcp => {
-            Fact::Asked(method, params::<PerhapsOfSession>(line)?.session_id)
+        Method::Read => match params::<Reading>(line) {
+            Some(Reading { session_id, path, line, limit }) => {
+                let read = path.map(|path| Read { path, is_whole: line.is_none() && limit.is_none() });
+                Fact::Asked(method, session_id, read)
+            }
+            // To refuse it is for who serves it.
+            None => Fact::Asked(method, params::<PerhapsOfSession>(line)?.session_id, None),
+        },
+        Method::Write | Method::CreateTerminal | Method::Terminal | Method::Mcp => {
+            Fact::Asked(method, params::<PerhapsOfSession>(line)?.session_id, None)
         }
         // These are notifications; a request of such a name is something else.
         Method::Cancel | Method::CancelRequest | Method::Update | Method::Diagnostics => return None,
@@ -258,7 +286,7 @@ pub(super) fn told(method: Method, line: &[u8]) -> Option<Fact> {
             let params: Box<RawValue> = params(line)?;
             diagnostics::Shared::read(params.get()).ok().map(Fact::Diagnostics)
         }
-        Method::Mcp => Some(Fact::Asked(method, params::<PerhapsOfSession>(line)?.session_id)),
+        Method::Mcp => Some(Fact::Asked(method, params::<PerhapsOfSession>(line)?.session_id, None)),
         _ => None,
     }
 }
@@ -288,7 +316,6 @@ pub(super) fn answered(
         Fact::Permission(session, call) => Some(Fact::Permitted(session, call)),
         Fact::Closing(_, _) if is_error => None,
         Fact::Closing(method, session) => Some(Fact::Closed(method, session)),
-        Fact::Asked(method, session) => Some(Fact::Answered(method, session)),
         _ => None,
     }
 }

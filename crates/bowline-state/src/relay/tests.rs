@@ -103,8 +103,8 @@ A {"id":9,"result":{}}
             Look(Permission(SessionId("s"), ToolCallId("t")), None)
             Look(Permitted(SessionId("s"), ToolCallId("t")), None)
             Look(ToolCall(ToolCallSeen { session: SessionId("s"), call: ToolCallId("t"), is_new: false, status: Some(Completed), kind: None, has_diff: true }), None)
-            Look(Asked(Write, Some(SessionId("s"))), None)
-            Look(Answered(Write, Some(SessionId("s"))), None)
+            Look(Asked(Write, Some(SessionId("s")), None), None)
+            On
             Look(Cancelled(SessionId("s")), None)
             Look(TurnEnded(SessionId("s")), None)
             Look(Closing(Close, SessionId("s")), None)
