@@ -534,17 +534,11 @@ fn what_is_meant_can_be_said_in_many_ways() {
         --- 1
         $ bowline undo --turn zero
         --- stderr
-        error: invalid value 'zero' for '--turn [<N>]': turns are counted from 1; `last` is the last one
-
-        For more information, try '--help'.
+        bowline: invalid value 'zero' for '--turn [<N>]': turns are counted from 1; `last` is the last one; --help tells more
         --- 2
         $ bowline undo --change 1 --turn
         --- stderr
-        error: the argument '--change <ID>' cannot be used with '--turn [<N>]'
-
-        Usage: bowline undo --change <ID>
-
-        For more information, try '--help'.
+        bowline: the argument '--change <ID>' cannot be used with '--turn [<N>]'; --help tells more
         --- 2
         $ bowline changes --cwd nowhere
         --- stderr

@@ -71,12 +71,7 @@ fn every_shell_has_a_script_without_what_is_hidden() {
     }
     expect![[r#"
         --- stderr
-        error: invalid value 'tcsh' for '<SHELL>'
-          [possible values: bash, elvish, fish, powershell, zsh]
-
-          tip: a similar value exists: 'zsh'
-
-        For more information, try '--help'.
+        bowline: invalid value 'tcsh' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]; a similar value exists: 'zsh'; --help tells more
         --- 2
     "#]]
     .assert_eq(&scene.run(&["completions", "tcsh"]));

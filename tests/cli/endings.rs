@@ -159,16 +159,15 @@ fn what_a_command_line_names_and_cannot_be_used_is_wrong_usage() {
         2 diff --cwd a.txt
             bowline: a.txt is not a directory
         2 undo --turn 0
-            error: invalid value '0' for '--turn [<N>]': turns are counted from 1; `last` is the last one
+            bowline: invalid value '0' for '--turn [<N>]': turns are counted from 1; `last` is the last one; --help tells more
         2 undo --change 1 --written-only
-            error: the argument '--change <ID>' cannot be used with '--written-only'
+            bowline: the argument '--change <ID>' cannot be used with '--written-only'; --help tells more
         2 redo --cwd missing
             bowline: cannot use missing: No such file or directory (os error 2)
         2 sessions --cwd missing
             bowline: cannot use missing: No such file or directory (os error 2)
         2 sessions show
-            error: the following required arguments were not provided:
-              <ID>
+            bowline: the following required arguments were not provided: <ID>; --help tells more
         2 audit --cwd missing
             bowline: cannot use missing: No such file or directory (os error 2)
         2 audit --since yesterday
@@ -176,18 +175,15 @@ fn what_a_command_line_names_and_cannot_be_used_is_wrong_usage() {
         2 policy --cwd missing
             bowline: cannot use missing: No such file or directory (os error 2)
         2 policy explain fly x
-            error: invalid value 'fly' for '<KIND>'
-              [possible values: read, write, delete, execute, fetch]
+            bowline: invalid value 'fly' for '<KIND>' [possible values: read, write, delete, execute, fetch]; --help tells more
         2 policy preset yolo
             bowline: yolo is not one of ask, accept-edits, read-only, full, deny, none
         2 setup ed
-            error: invalid value 'ed' for '<EDITOR>'
-              [possible values: zed, jetbrains, neovim, emacs, vscode]
+            bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode]; --help tells more
         2 completions cmd
-            error: invalid value 'cmd' for '<SHELL>'
-              [possible values: bash, elvish, fish, powershell, zsh]
+            bowline: invalid value 'cmd' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]; --help tells more
         2 doctor --timeout 0
-            error: invalid value '0' for '--timeout <SECONDS>': 0 is not in 1..=600
+            bowline: invalid value '0' for '--timeout <SECONDS>': 0 is not in 1..=600; --help tells more
     "#]].assert_eq(&table);
 }
 
@@ -311,7 +307,7 @@ fn an_agent_that_fails_is_a_failure_and_one_that_is_denied_has_its_own_code() {
             > ✗ read: Read a.txt (TIME)
             bowline: denied: read a.txt: by the preset deny; --approve reads would allow it
         0 run --read-only run true
-            > Running `true` needs `execute` or `ide_terminal` or `bash`, which is not offered: the session may be read-only, or the agent was started without `--shell`.
+            > Running `true` needs `execute` or `ide_terminal` or `bash`, which is not offered: the session may be read-only, or the agent was started without `--shell`, as `--no-terminal` has it.
         0 run --format quiet say hello
             > hello
     "#]].assert_eq(&table);

@@ -220,9 +220,7 @@ fn what_cannot_be_a_rule_is_told_and_changes_nothing() {
         --- 2
         $ bowline policy allow fly a
         --- stderr
-        error: invalid value 'fly' for '<KIND>': "fly" is not one of read, write, delete, execute, fetch
-
-        For more information, try '--help'.
+        bowline: invalid value 'fly' for '<KIND>': "fly" is not one of read, write, delete, execute, fetch; --help tells more
         --- 2
         $ bowline policy allow read a --expires 2000-01-01
         --- stderr
@@ -234,11 +232,7 @@ fn what_cannot_be_a_rule_is_told_and_changes_nothing() {
         --- 2
         $ bowline policy allow read a --project --always
         --- stderr
-        error: the argument '--project' cannot be used with '--always'
-
-        Usage: bowline policy allow --project <KIND> <PATTERN>...
-
-        For more information, try '--help'.
+        bowline: the argument '--project' cannot be used with '--always'; --help tells more
         --- 2
         $ bowline policy forget 1
         --- stderr

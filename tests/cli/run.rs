@@ -446,7 +446,7 @@ fn what_is_offered_is_what_the_options_leave() {
     "#]]
     .assert_eq(&told);
     expect![[r#"
-        Running `touch made` needs `execute` or `ide_terminal` or `bash`, which is not offered: the session may be read-only, or the agent was started without `--shell`.
+        Running `touch made` needs `execute` or `ide_terminal` or `bash`, which is not offered: the session may be read-only, or the agent was started without `--shell`, as `--no-terminal` has it.
         --- 0
     "#]].assert_eq(&scene.run(&["run", "--read-only", "--approve", "all", "run touch made"]));
     assert!(!scene.has("made"));

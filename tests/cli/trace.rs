@@ -68,6 +68,9 @@ fn a_recorded_turn_is_shown_as_a_sequence() {
         assert!(all.contains(sign), "{sign}\n{all}");
     }
     assert!(!all.contains("without an answer"), "{all}");
+    let recorded = std::fs::read_to_string(trace).unwrap();
+    let piped = scene.output(scene.command(&["trace", "show", "-"]), &recorded);
+    assert_eq!(format!("{}--- 0\n", scene.clean(&String::from_utf8(piped.stdout).unwrap())), all);
     let whole = scene.run(&["trace", "show", trace, "--method", "session/new", "--full"]);
     assert!(whole.contains("    {\n      \"jsonrpc\": \"2.0\","), "{whole}");
     expect![[r#"

@@ -1,17 +1,17 @@
-//! Wrong usage of every command: one clear message, and 2.
+//! Wrong usage of every command: one clear line, and 2.
 
 use crate::program::Scene;
 use crate::screen::Screen;
 use expect_test::expect;
 
-/// Runs the program with wrong arguments, and returns the first line of what it says, and how it ended.
+/// Runs the program with wrong arguments, and notes the one line that it says.
 fn check(scene: &Scene, arguments: &[&str], told: &mut String) {
     let output = scene.output(scene.command(arguments), "");
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.stdout.is_empty(), "{arguments:?}: {:?}", output.stdout);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
-    let first = stderr.lines().next().unwrap_or_default();
-    *told += &scene.clean(&format!("{}\n  {first}\n", arguments.join(" ")));
+    assert_eq!(stderr.lines().count(), 1, "{arguments:?}: {stderr}");
+    *told += &scene.clean(&format!("{}\n  {stderr}", arguments.join(" ")));
 }
 
 #[test]
@@ -23,12 +23,15 @@ fn an_option_that_does_not_exist_is_named() {
         "run",
         "chat",
         "agent",
+        "mcp",
+        "proxy",
         "changes",
         "diff",
         "undo",
         "redo",
         "sessions",
         "audit",
+        "trace",
         "policy",
         "doctor",
         "setup",
@@ -38,33 +41,39 @@ fn an_option_that_does_not_exist_is_named() {
     }
     expect![[r#"
         demo --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; --help tells more
         run --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
         chat --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; --help tells more
         agent --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; a similar argument exists: '--instruction'; --help tells more
+        mcp --no-such-option
+          bowline: unexpected argument '--no-such-option' found; --help tells more
+        proxy --no-such-option
+          bowline: unexpected argument '--no-such-option' found; a similar argument exists: '--no-mcp'; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
         changes --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; --help tells more
         diff --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; --help tells more
         undo --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; --help tells more
         redo --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; --help tells more
         sessions --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; --help tells more
         audit --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; --help tells more
+        trace --no-such-option
+          bowline: unexpected argument '--no-such-option' found; --help tells more
         policy --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; --help tells more
         doctor --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
         setup --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
         completions --no-such-option
-          error: unexpected argument '--no-such-option' found
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
     "#]]
     .assert_eq(&told);
 }
@@ -75,6 +84,17 @@ fn what_a_run_cannot_be_is_said() {
     let mut told = String::new();
     for arguments in [
         &["rnu"][..],
+        &["run", "--modle", "offline", "x"],
+        &["proxy"],
+        &["undo", "--file"],
+        &["trace"],
+        &["setup"],
+        &["setup", "ed"],
+        &["completions"],
+        &["sessions", "show"],
+        &["policy", "allow"],
+        &["mcp", "extra"],
+        &["run", "two\nlines", "--\u{1b}[2J"],
         &["run", "--format", "yaml", "x"],
         &["run", "--approve", "everything", "x"],
         &["run", "--timeout", "soon", "x"],
@@ -95,17 +115,40 @@ fn what_a_run_cannot_be_is_said() {
     }
     expect![[r#"
         rnu
-          error: unrecognized subcommand 'rnu'
+          bowline: unrecognized subcommand 'rnu'; --help tells more
+        run --modle offline x
+          bowline: unexpected argument '--modle' found; a similar argument exists: '--mode'; --help tells more
+        proxy
+          bowline: the following required arguments were not provided: <AGENT>...; --help tells more
+        undo --file
+          bowline: a value is required for '--file <PATH>' but none was supplied; --help tells more
+        trace
+          bowline: 'bowline trace' requires a subcommand but one was not provided [subcommands: show, replay, help]; --help tells more
+        setup
+          bowline: the following required arguments were not provided: <EDITOR>; --help tells more
+        setup ed
+          bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode]; --help tells more
+        completions
+          bowline: the following required arguments were not provided: <SHELL>; --help tells more
+        sessions show
+          bowline: the following required arguments were not provided: <ID>; --help tells more
+        policy allow
+          bowline: the following required arguments were not provided: <KIND> <PATTERN>...; --help tells more
+        mcp extra
+          bowline: unexpected argument 'extra' found; --help tells more
+        run two
+        lines --[2J
+          bowline: unexpected argument '--' found; to pass '--' as a value, use '-- --'; --help tells more
         run --format yaml x
-          error: invalid value 'yaml' for '--format <FORMAT>'
+          bowline: invalid value 'yaml' for '--format <FORMAT>' [possible values: text, json, quiet]; --help tells more
         run --approve everything x
-          error: invalid value 'everything' for '--approve <WHAT>'
+          bowline: invalid value 'everything' for '--approve <WHAT>' [possible values: all, edits, reads, ask, none]; --help tells more
         run --timeout soon x
-          error: invalid value 'soon' for '--timeout <SECONDS>': invalid digit found in string
+          bowline: invalid value 'soon' for '--timeout <SECONDS>': invalid digit found in string; --help tells more
         run --timeout 0 x
           bowline: --timeout 0 would leave no time: give it a second at least
         run --file a prompt
-          error: the argument '--file <FILE>' cannot be used with '[PROMPT]...'
+          bowline: the argument '--file <FILE>' cannot be used with '[PROMPT]...'; --help tells more
         run --agent ' x
           bowline: a quote is not closed in the command '
         run --agent  x

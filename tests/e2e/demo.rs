@@ -380,13 +380,7 @@ fn a_wrong_command_is_an_error_that_says_what_to_do() {
         &["dmeo"],
         expect![[r#"
             --- stderr
-            error: unrecognized subcommand 'dmeo'
-
-              tip: a similar subcommand exists: 'demo'
-
-            Usage: bowline <COMMAND>
-
-            For more information, try '--help'.
+            bowline: unrecognized subcommand 'dmeo'; a similar subcommand exists: 'demo'; --help tells more
             --- exit status: 2
         "#]],
     );

@@ -1,4 +1,4 @@
-//! The help of a command, in lines that fit the terminal it is read in.
+//! The help of a command, in lines that fit the terminal it is read in, and what is wrong with a command line, in one.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use rustix::termios::tcgetwinsize;
 use unicode_width::UnicodeWidthChar as _;
 
+use crate::ending::Ending;
 use crate::records::showing::{Look, written};
 
 /// In fewer columns lines are left to the terminal.
@@ -18,6 +19,9 @@ const BROKEN: usize = 60;
 pub(crate) fn tell(error: &clap::Error) -> ExitCode {
     let is_help =
         matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand);
+    if error.use_stderr() && !is_help {
+        return Ending::Usage(one_line(&error.render().to_string())).exit();
+    }
     let columns = if error.use_stderr() { columns(io::stderr()) } else { columns(io::stdout()) };
     let shown = match columns.filter(|columns| is_help && *columns >= NARROWEST) {
         Some(columns) => {
@@ -36,6 +40,21 @@ pub(crate) fn tell(error: &clap::Error) -> ExitCode {
         Ok(()) => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
         Err(ending) => ending.exit(),
     }
+}
+
+/// Returns what is wrong with a command line, and what was probably meant, in one line.
+fn one_line(told: &str) -> String {
+    let mut line = String::new();
+    let paragraphs = told.strip_prefix("error: ").unwrap_or(told).split("\n\n");
+    for paragraph in paragraphs.take_while(|paragraph| !paragraph.starts_with("Usage: ")) {
+        for part in paragraph.lines().map(str::trim).filter(|part| !part.starts_with("For more information"))
+        {
+            let (between, part) = part.strip_prefix("tip: ").map_or((" ", part), |tip| ("; ", tip));
+            line.push_str(if line.is_empty() || part.is_empty() { "" } else { between });
+            line.push_str(part);
+        }
+    }
+    line + "; --help tells more"
 }
 
 /// Returns how wide the terminal is that something goes to; none if it goes elsewhere.

@@ -15,6 +15,7 @@ use crate::ending::Ending;
 
 /// What is asked for.
 #[derive(Args, Debug)]
+#[command(arg_required_else_help = false)]
 pub(crate) struct TraceArguments {
     #[command(subcommand)]
     command: Command,
@@ -59,7 +60,7 @@ enum Command {
 /// What to show.
 #[derive(Args, Debug)]
 struct ShowArguments {
-    /// The recorded wire
+    /// The recorded wire; `-` is stdin
     file: PathBuf,
     /// Messages of one session: its id, or the beginning of it
     #[arg(long, value_name = "ID")]

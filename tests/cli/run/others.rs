@@ -243,6 +243,13 @@ fn an_agent_of_another_version_is_not_spoken_to() {
         bowline: the agent did not start: the agent answered protocol version 99, which is not spoken here (latest: 1)
         --- 1
     "#]].assert_eq(&run(&scene, &newer, &[]));
+    // It says back whatever it is told.
+    expect![[r#"
+        --- stderr
+        bowline: the agent did not start: Method not found: initialize: is it one that speaks ACP?
+        --- 1
+    "#]]
+    .assert_eq(&run(&scene, "cat", &[]));
 }
 
 #[test]

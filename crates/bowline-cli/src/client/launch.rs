@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use bowline_host::{Connection, FrontEnd, Host, HostError, Session, SessionOptions, Settings};
 use bowline_state::display;
 use bowline_state::failure::quote;
-use bowline_state::schema::v1::{AuthMethod, InitializeResponse};
+use bowline_state::schema::v1::{AuthMethod, ErrorCode, InitializeResponse};
 use bowline_state::trace::Side;
 use bowline_wire::{AgentExit, CallError, Grace, Tap};
 use bowline_workspace::roots::RootSpec;
@@ -303,7 +303,10 @@ fn not_started(error: HostError) -> Ending {
             with_last_words(anyhow::anyhow!(why), Some(&exit))
         }
         HostError::NotMet { why, exit } => {
-            let why = anyhow::anyhow!("{}", quote(&why.to_string()));
+            let is_foreign =
+                matches!(&why, CallError::Refused(error) if error.code == ErrorCode::MethodNotFound);
+            let hint = if is_foreign { ": is it one that speaks ACP?" } else { "" };
+            let why = anyhow::anyhow!("{}{hint}", quote(&why.to_string()));
             let exit = AgentExit { status: None, ..*exit };
             with_last_words(why.context("the agent did not start"), Some(&exit))
         }

@@ -1,7 +1,7 @@
 //! Reading a trace from its file, line by line.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 
 use bowline_state::failure::quote;
@@ -23,7 +23,7 @@ pub(super) struct Read {
     pub(super) unreadable: usize,
 }
 
-/// Reads a file, and gives what it has to `take` in its order: a message, or what is missing in a place.
+/// Reads a file, or stdin if it is `-`, and gives what it has to `take` in its order: a message, or what is missing in a place.
 ///
 /// # Errors
 /// Says why it cannot be read, and that it has no messages.
@@ -32,8 +32,12 @@ pub(super) fn read(
     mut take: impl FnMut(Result<Entry, Gap>) -> Result<(), Ending>,
 ) -> Result<Read, Ending> {
     let shown = quote(&path.display().to_string());
-    let cannot = |error: std::io::Error| Ending::Usage(format!("cannot read the trace {shown}: {error}"));
-    let mut lines = BufReader::with_capacity(1 << 16, File::open(path).map_err(cannot)?);
+    let cannot = |error: io::Error| Ending::Usage(format!("cannot read the trace {shown}: {error}"));
+    let source: Box<dyn io::Read> = match path.to_str() {
+        Some("-") => Box::new(io::stdin().lock()),
+        _ => Box::new(File::open(path).map_err(cannot)?),
+    };
+    let mut lines = BufReader::with_capacity(1 << 16, source);
     let (mut reader, mut found) = (Reader::default(), Read::default());
     let mut line = Vec::new();
     let mut later = false;
