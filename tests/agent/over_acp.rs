@@ -338,7 +338,7 @@ async fn a_workspace_of_the_client_serves_what_its_editor_does_not() {
 
         Not offered:
 
-        - commands: the agent was started without `--shell`
+        - commands: the agent was started without `--shell`, as `--no-terminal` has it
         - 5 tools of a workspace: the tools above call those of the MCP server "own"
         > /mcp
         - **own**: it is ready; 6 tools; it serves the session, by tools of the session's own

@@ -131,8 +131,10 @@ async fn what_an_agent_that_writes_here_only_did_not_write_is_the_users() {
 #[tokio::test]
 async fn what_is_found_in_another_agents_turn_is_told_apart_from_what_it_wrote() {
     let stage = full().file("a.txt", "a\n");
-    stage.play(&["write a.txt by the agent\\n\nrun echo x > made.txt\nput found.txt by whomever\\n"]).await;
-    expect![[r#"["$ROOT/a.txt"] ["$ROOT/made.txt"] ["$ROOT/found.txt"]"#]].assert_eq(&files(&stage, 1));
+    // Beside the look at the end of a command it would be taken for the command's.
+    stage.play(&["write a.txt by the agent\\n\nrun echo x > made.txt", "put found.txt by whomever\\n"]).await;
+    expect![[r#"["$ROOT/a.txt"] ["$ROOT/made.txt"] []"#]].assert_eq(&files(&stage, 1));
+    expect![[r#"[] [] ["$ROOT/found.txt"]"#]].assert_eq(&files(&stage, 2));
 }
 
 #[tokio::test]

@@ -133,7 +133,7 @@ impl Choice {
         let commands = if shell {
             line("commands", self.terminal, "terminal")
         } else {
-            "commands: nobody (the agent was started without --shell)".to_owned()
+            "commands: nobody (the agent was started without --shell, as --no-terminal has it)".to_owned()
         };
         vec![
             line("reading files", self.read, "fs.readTextFile"),

@@ -23,7 +23,8 @@ impl Toolbox {
             withheld.push((format!("{} {tools} of MCP servers", others.len()), why));
         }
         if !self.runtimes().settings().shell {
-            withheld.push(("commands".to_owned(), "the agent was started without `--shell`".to_owned()));
+            let why = "the agent was started without `--shell`, as `--no-terminal` has it";
+            withheld.push(("commands".to_owned(), why.to_owned()));
         }
         if let Some(adopted) = self.runtimes().workspace() {
             let why = format!("the tools above call those of the MCP server {:?}", adopted.server().name);

@@ -140,6 +140,7 @@ fn whole(
         (Verdict::Merged, None) => {
             Some("What others changed in the file is in it still, beside your text.".to_owned())
         }
+        (Verdict::ReplacedUnseen, _) if current.text().is_some_and(|text| text.is_empty()) => None,
         (Verdict::ReplacedUnseen, _) => {
             Some("You had not read this file; other text was in it and has been replaced.".to_owned())
         }

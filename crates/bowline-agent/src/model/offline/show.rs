@@ -38,7 +38,9 @@ pub(super) fn result(step: &Step, result: &ToolResult) -> String {
 pub(super) fn missing(step: &Step, names: &[&str]) -> String {
     let needs = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" or ");
     let why = match step {
-        Step::Run(_) => "the session may be read-only, or the agent was started without `--shell`",
+        Step::Run(_) => {
+            "the session may be read-only, or the agent was started without `--shell`, as `--no-terminal` has it"
+        }
         Step::Write { .. } | Step::Replace { .. } => "the session may be read-only",
         _ => "this session does not have it",
     };

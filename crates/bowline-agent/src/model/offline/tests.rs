@@ -129,7 +129,7 @@ async fn what_is_not_offered_is_said() {
         &["read_text_file"],
         &[],
         expect![[r#"
-            Running `ls` needs `execute` or `ide_terminal` or `bash`, which is not offered: the session may be read-only, or the agent was started without `--shell`. I stop here; 2 commands were not done.
+            Running `ls` needs `execute` or `ide_terminal` or `bash`, which is not offered: the session may be read-only, or the agent was started without `--shell`, as `--no-terminal` has it. I stop here; 2 commands were not done.
         "#]],
     )
     .await;
