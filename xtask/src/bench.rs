@@ -39,16 +39,9 @@ pub enum Pace {
 /// # Errors
 /// Fails when something cannot be built or installed, and when the benchmark fails.
 pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> {
-    let mut packages = vec!["--package", "bowline-benches"];
-    match bench {
-        Bench::Wire => packages.extend(["--package", "bowline-tests"]),
-        Bench::Agent | Bench::Proxy => packages.extend(["--package", "bowline-cli"]),
-        Bench::Files | Bench::Host => {}
-    }
-    let build = [&["build", "--release", "--locked", "--bins"], packages.as_slice()].concat();
-    run_as_progress(&mut cargo(&world.root, &build))?;
+    run_as_progress(&mut cargo(&world.root, &build(bench).split(' ').collect::<Vec<_>>()))?;
     let target = target_folder(&world.root);
-    let programs = target.join("release");
+    let programs = target.join(profile(bench));
     let (program, arguments) = match bench {
         Bench::Wire => ("bench-wire", wire_arguments(&world.root, &programs, &installed_peers(world)?)),
         Bench::Files => ("bench-files", data_arguments(&target, "bench-files")),
@@ -66,6 +59,32 @@ pub fn run_bench(world: &World, bench: Bench, pace: Pace) -> anyhow::Result<()> 
         command.arg("--quick");
     }
     run(&mut command)
+}
+
+/// Returns how cargo builds what a benchmark runs, and nothing else: to link a program takes minutes.
+fn build(bench: Bench) -> String {
+    let (packages, programs) = match bench {
+        Bench::Wire => (
+            "bowline-benches bowline-tests",
+            "bench-wire floor-agent floor-client bowline-peer-agent bowline-peer-client",
+        ),
+        Bench::Files => ("bowline-benches", "bench-files"),
+        Bench::Host => ("bowline-benches", "bench-host"),
+        Bench::Agent => ("bowline-benches bowline-cli", "bench-agent bowline"),
+        Bench::Proxy => ("bowline-benches bowline-cli", "bench-proxy floor-agent floor-client bowline"),
+    };
+    let packages = packages.split(' ').map(|package| format!(" --package {package}"));
+    let programs = programs.split(' ').map(|program| format!(" --bin {program}"));
+    let (packages, programs) = (packages.collect::<String>(), programs.collect::<String>());
+    format!("build --profile {} --locked{packages}{programs}", profile(bench))
+}
+
+/// Returns how a benchmark is built: the host as who embeds it would ship it; with `bowline` itself that takes too long.
+fn profile(bench: Bench) -> &'static str {
+    match bench {
+        Bench::Host => "dist",
+        Bench::Wire | Bench::Files | Bench::Agent | Bench::Proxy => "release",
+    }
 }
 
 /// Installs the peers. Those that cannot be had here are not measured against.
@@ -158,10 +177,23 @@ fn wire_arguments(root: &Path, programs: &Path, peers: &[Peer]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{agent_arguments, data_arguments, proxy_arguments, wire_arguments};
+    use super::{Bench, agent_arguments, build, data_arguments, proxy_arguments, wire_arguments};
     use crate::peers::{OtherAgent, Peer};
+    use clap::ValueEnum as _;
     use expect_test::expect;
     use std::path::Path;
+
+    #[test]
+    fn only_what_a_benchmark_runs_is_built() {
+        let built: Vec<_> = Bench::value_variants().iter().map(|bench| build(*bench)).collect();
+        expect![[r#"
+            build --profile release --locked --package bowline-benches --package bowline-tests --bin bench-wire --bin floor-agent --bin floor-client --bin bowline-peer-agent --bin bowline-peer-client
+            build --profile release --locked --package bowline-benches --bin bench-files
+            build --profile dist --locked --package bowline-benches --bin bench-host
+            build --profile release --locked --package bowline-benches --package bowline-cli --bin bench-agent --bin bowline
+            build --profile release --locked --package bowline-benches --package bowline-cli --bin bench-proxy --bin floor-agent --bin floor-client --bin bowline"#]]
+        .assert_eq(&built.join("\n"));
+    }
 
     #[test]
     fn bowline_and_the_floor_are_measured_beside_every_peer() {
