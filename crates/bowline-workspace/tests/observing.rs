@@ -257,14 +257,14 @@ fn what_lies_on_disk_unseen_is_the_write_of_who_writes_the_same() {
         told += &project.found_after("make");
         expect![[r#"
             a.txt Some(Replaced)
-            new/b.txt Some(Replaced)
+            new/b.txt None
             c.txt Some(Replaced)
             target/t None
             .gitignore None
             /a.txt Written by Some("c1")
-            /new/b.txt Written by Some("c1")
             /c.txt Written by Some("c1")
             /.gitignore changed by make
+            /new/b.txt created by make
         "#]]
         .assert_eq(&told);
         project.workspace.undo(&Selection::turn("s1", 1)).unwrap();
@@ -277,6 +277,21 @@ fn what_lies_on_disk_unseen_is_the_write_of_who_writes_the_same() {
         "#]]
         .assert_eq(&told);
     }
+}
+
+/// To take that back would be to delete a file that was the user's all along.
+#[test]
+fn what_was_never_looked_at_is_not_made_by_who_writes_the_same() {
+    let project = Project::new(&[], Watching::No);
+    let beside = project.root.with_file_name("beside");
+    write(&beside.join("mine"), "mine\n");
+    let own = RootSpec::writable(project.root.to_str().unwrap());
+    let roots = Roots::open(&own, &[RootSpec::writable(beside.to_str().unwrap())]).unwrap();
+    let session = project.workspace.session_within("s2", roots);
+    let path = beside.join("mine").to_str().unwrap().to_owned();
+    let written = session.write(&path, "mine\n", &session.origin(Some(1), None)).unwrap();
+    assert_eq!(written.change, None);
+    assert_eq!(project.workspace.changes(&Selection::default()).unwrap(), []);
 }
 
 #[test]

@@ -200,8 +200,8 @@ impl Lookout {
         Ok(looked)
     }
 
-    /// Records what a file holds that was not looked at yet, if it is what somebody is about to write there: an agent that
-    /// writes to the disk and then says so has written it. Returns that change.
+    /// Records what a file that is known holds and was not looked at yet, if it is what somebody is about to write there: an
+    /// agent that writes to the disk and then says so has written it. Returns that change.
     pub(super) fn adopt(
         &mut self,
         journal: &mut Journal,
@@ -209,8 +209,10 @@ impl Lookout {
         (path, bytes): (&str, &[u8]),
         origin: &Origin,
     ) -> Result<Option<ChangeId>, FilesError> {
-        // With a file of rules all would be looked at that it rules, which is not the writer's.
-        if self.is_behind || walker::directory_ruled(path).is_some() {
+        // A file that is not known may have been there all along: to undo its creation would be to delete it. With a file of
+        // rules all would be looked at that it rules, which is not the writer's.
+        let is_known = self.observer.as_ref().is_some_and(|observer| observer.known(path).is_some());
+        if !is_known || self.is_behind || walker::directory_ruled(path).is_some() {
             return Ok(None);
         }
         let hash = ContentHash::of(bytes);

@@ -316,7 +316,7 @@ impl Session {
             }
         } else if let Some(current) = &current {
             let Writer { journal, lookout, .. } = writer;
-            change = lookout.adopt(journal, &self.roots, (&path, &current.bytes), origin)?;
+            change = lookout.adopt(journal, &self.workspace.inner.roots, (&path, &current.bytes), origin)?;
         }
         if let Some((documents, known_by)) = documents {
             settle_document(documents, known_by, &text, stat.as_ref());
