@@ -182,9 +182,10 @@ pub(crate) async fn run(arguments: ProxyArguments) -> Result<ExitCode, Ending> {
     if !arguments.no_mcp {
         chain.0.push(Box::new(inject));
     }
+    let settings = Settings { strict: arguments.beside.doing().rules, ..Settings::default() };
     let (telling, told_beside) = tokio::sync::mpsc::channel(MAX_TOLD);
     let beside = Beside::new(Arc::new(engine.clone()), doing, (line.clone(), telling), chain);
-    let (caller, proxy) = Proxy::new(beside, served, Settings::default());
+    let (caller, proxy) = Proxy::new(beside, served, settings);
     line.connect(caller.clone());
     link.connect(caller);
     let proxy = proxy.telling(told_beside);

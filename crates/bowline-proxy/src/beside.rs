@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bowline_state::failure::Failure;
-use bowline_state::relay::{Fact, Method, Opened, Side, ToolCallSeen};
+use bowline_state::relay::{self, Fact, Method, Opened, Side, ToolCallSeen};
 use bowline_state::schema::v1::{
     ClientCapabilities, RequestPermissionResponse, SessionId, SessionNotification,
 };
@@ -24,6 +24,7 @@ use crate::between::{Between, BoxFuture, Decision, Deed, Order, Passing};
 use crate::engine::{Engine, EngineSession};
 
 mod diagnosing;
+mod expecting;
 mod observing;
 mod routing;
 pub(crate) mod ruling;
@@ -32,11 +33,12 @@ mod sessions;
 mod writing;
 
 use diagnosing::Diagnosing;
+use expecting::Expected;
 use observing::Job;
 pub(crate) use serving::unserved;
 pub use sessions::Sessions;
 
-/// So many sessions are looked after at once; others pass.
+/// So many sessions are looked after at once; others pass, or are refused where rules are to be applied.
 const MAX_SESSIONS: usize = 256;
 
 /// How long the beginning of a turn waits for the disk to be looked at. What is not known before cannot be found changed.
@@ -103,6 +105,8 @@ pub struct Beside {
     // Invariant: at most `MAX_SESSIONS`, and `known` has the same.
     sessions: HashMap<SessionId, Session>,
     known: Sessions,
+    // Those that are being opened.
+    expected: Expected,
     // The places for what is served here and may take long.
     served: Arc<Semaphore>,
 }
@@ -208,6 +212,7 @@ impl Beside {
             editor: Editor::default(),
             sessions: HashMap::new(),
             known,
+            expected: Expected::default(),
             served: Arc::new(Semaphore::new(MAX_SERVED)),
         }
     }
@@ -238,6 +243,22 @@ impl Beside {
         let jobs = observing::start(shared.clone(), self.telling.clone(), routes);
         let session = Session { beside: shared, jobs, prompts: 0, read: HashSet::new() };
         self.sessions.insert(opened.session.clone(), session);
+    }
+
+    /// Opens a session that the agent uses before it has answered that it is open.
+    fn used(&mut self, id: &SessionId) {
+        if !self.sessions.contains_key(id)
+            && let Some(opened) = self.expected.used(id)
+        {
+            self.opened(&opened);
+        }
+    }
+
+    /// Notes what the agent has answered to who opens a session.
+    fn answered(&mut self, opening: &relay::Opening, session: Option<&SessionId>) {
+        if let Some(wrong) = self.expected.answered(opening, session) {
+            self.closed(&wrong);
+        }
     }
 
     fn turn_begins(&mut self, id: &SessionId, passing: &Passing<'_>) -> Option<Decision> {
@@ -324,10 +345,16 @@ impl Between for Beside {
             Fact::Initialize(capabilities) => return self.initialize(capabilities, passing),
             Fact::Opening(opening) if from == Side::Editor => {
                 self.engine.prepares(opening);
+                self.expected.asked(opening);
                 None
             }
             Fact::Opened(opened) if from == Side::Agent => {
+                self.answered(&opened.opening, Some(&opened.session));
                 self.opened(opened);
+                None
+            }
+            Fact::NotOpened(opening) if from == Side::Agent => {
+                self.answered(opening, None);
                 None
             }
             Fact::TurnBegins(session) if from == Side::Editor => self.turn_begins(session, passing),

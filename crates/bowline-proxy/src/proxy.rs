@@ -25,13 +25,17 @@ use crate::lane::{Input, Output, Piece, Reader, Writer};
 
 mod giving_up;
 mod routing;
+mod strictness;
 
 /// What may wait, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// The longest line that is looked at, in bytes. A longer one is passed on in pieces, however long it is; of the
-    /// proxy's own calls it fails the call.
+    /// The longest line that is looked at, in bytes. A longer one is passed on in pieces, however long it is, unless it is the
+    /// agent's and `strict` holds; of the proxy's own calls it fails the call.
     pub look: usize,
+    /// Whether rules are applied to what the agent says: then nothing of it goes on that cannot be looked at, or that the
+    /// editor might take for something else than what it is judged as.
+    pub strict: bool,
     /// So many bytes wait for a side that does not read; then the other is not read. What one read or one message brings
     /// may go over it.
     pub high_water: usize,
@@ -48,6 +52,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             look: 64 << 20,
+            strict: false,
             high_water: 1 << 20,
             backlog: 16 << 20,
             grace: Duration::from_secs(5),

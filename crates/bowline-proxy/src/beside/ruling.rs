@@ -1,7 +1,9 @@
 //! Rules before the editor: what the agent asks permission for, and what it does.
 
+use std::collections::HashMap;
 use std::task::{Context, Waker};
 
+use bowline_state::failure::Failure;
 use bowline_state::relay::{Method, Read};
 use bowline_state::schema::v1::{
     CreateTerminalRequest, Error, RequestPermissionOutcome, RequestPermissionRequest,
@@ -9,16 +11,20 @@ use bowline_state::schema::v1::{
 };
 use bowline_workspace::terminals::Asked;
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::to_raw_value;
 
-use super::{Beside, MAX_READ, params, unjudged};
+use super::{Beside, MAX_READ, MAX_SESSIONS, params, unjudged};
 use crate::between::{BoxFuture, Decision, Deed, Order, Passing};
 use crate::engine::{Act, Judged};
 
 impl Beside {
     /// Judges a permission request. What rules leave open is for who stands behind, and then for the editor.
     pub(super) fn permission(&mut self, id: &SessionId, passing: &Passing<'_>) -> Option<Decision> {
+        if self.options.rules {
+            self.used(id);
+        }
         let session = self.sessions.get(id).filter(|_| self.options.rules)?;
         let request: RequestPermissionRequest = params(passing.line)?;
         let call = session.beside.watching().described(&request.tool_call);
@@ -71,7 +77,8 @@ impl Beside {
         }
     }
 
-    /// Decides what becomes of a request for files or terminals.
+    /// Decides what becomes of a request for files or terminals. Where rules are to be applied, none passes that they cannot
+    /// be applied to.
     pub(super) fn asked(
         &mut self,
         method: Method,
@@ -79,10 +86,45 @@ impl Beside {
         read: Option<&Read>,
         line: &Bytes,
     ) -> Option<Decision> {
-        let id = id?;
-        if !self.editor.serves(method) {
-            return if self.options.host { self.serve(method, id, line) } else { None };
+        let is_judged = self.options.rules && method.is_judged();
+        if let Some(id) = id.filter(|_| is_judged) {
+            self.used(id);
         }
+        let decided = if is_judged && has_lookalikes(line) {
+            return Some(refuse(unreadable()));
+        } else if self.editor.serves(method) || is_judged && !self.options.host {
+            id.and_then(|id| self.passes(method, id, read, line))
+        } else if self.options.host {
+            id.and_then(|id| self.serve(method, id, line))
+        } else {
+            None
+        };
+        decided.or_else(|| is_judged.then(|| self.refused(id)))
+    }
+
+    /// Refuses what cannot be judged.
+    fn refused(&self, id: Option<&SessionId>) -> Decision {
+        let failure = match id.filter(|id| !self.sessions.contains_key(id)) {
+            Some(_) if self.sessions.len() >= MAX_SESSIONS => {
+                let why = format!(
+                    "rules are to be applied, and the proxy has them for {MAX_SESSIONS} sessions only: close some"
+                );
+                Failure::Denied { why }
+            }
+            Some(id) => Failure::SessionNotFound { session_id: id.clone() },
+            None => unreadable(),
+        };
+        refuse(failure)
+    }
+
+    /// Decides what becomes of a request that the editor will answer; none if that cannot be said.
+    fn passes(
+        &mut self,
+        method: Method,
+        id: &SessionId,
+        read: Option<&Read>,
+        line: &Bytes,
+    ) -> Option<Decision> {
         let act = match method {
             Method::Read => {
                 let Read { path, is_whole } = read?;
@@ -127,6 +169,25 @@ pub(crate) fn answered(mut response: RequestPermissionResponse) -> Deed {
         said.insert("by".to_owned(), json!("proxy"));
     }
     Deed::Answer(to_raw_value(&response).map_err(|_| Error::internal_error()))
+}
+
+fn refuse(failure: Failure) -> Decision {
+    Decision::Now(Deed::Answer(Err(failure.into())))
+}
+
+fn unreadable() -> Failure {
+    let reason = "rules are to be applied to this request, and it cannot be read".to_owned();
+    Failure::InvalidParams { reason }
+}
+
+/// Says whether params have a name that some readers take for one that is judged: those that pass over capitals.
+fn has_lookalikes(line: &[u8]) -> bool {
+    const NAMES: [&str; 7] = ["sessionId", "path", "content", "command", "args", "env", "cwd"];
+    let named = params::<HashMap<String, IgnoredAny>>(line);
+    named.is_some_and(|named| {
+        let is_like = |name: &String, known: &str| known.eq_ignore_ascii_case(name) && known != name;
+        named.keys().any(|name| NAMES.iter().any(|known| is_like(name, known)))
+    })
 }
 
 fn command(request: CreateTerminalRequest) -> Asked {

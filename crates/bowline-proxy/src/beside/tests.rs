@@ -224,7 +224,8 @@ async fn stage(options: Options, capabilities: &str) -> Stage {
     let (line, (telling, told)) = (Line::default(), mpsc::channel(64));
     let sessions = Sessions::new(options);
     let beside = Beside::new(Arc::new(engine.clone()), sessions, (line.clone(), telling), Chain::default());
-    let (caller, proxy) = Proxy::new(beside, Echo, Settings::default());
+    let settings = Settings { strict: options.rules, look: 100 << 10, ..Settings::default() };
+    let (caller, proxy) = Proxy::new(beside, Echo, settings);
     line.connect(caller);
     let farewell = async { "gone".to_owned() };
     let running =
@@ -396,6 +397,140 @@ async fn rules_answer_what_they_decide_and_the_editor_the_rest() {
         {"jsonrpc":"2.0","id":22,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
         c12 {"outcome":"selected","optionId":"y"}
         cancelled"#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn what_rules_cannot_be_applied_to_is_refused() {
+    let rules = Options { rules: true, ..Options::default() };
+    let long = format!(
+        r#"{{"jsonrpc":"2.0","id":15,"method":"fs/write_text_file","params":{{"sessionId":"s","path":"/w/a","content":"{}"}}}}"#,
+        "x".repeat(4 << 20)
+    );
+    let blank = format!(
+        r#"{}{{"jsonrpc":"2.0","id":19,"method":"fs/write_text_file","params":{{}}}}"#,
+        " ".repeat(4 << 20)
+    );
+    let lines = [
+        r#"{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a","path":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"fs/read_text_file","params":{"sessionId":"s","path":7}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","path":"/w/.env","content":""}}"#,
+        r#"{"jsonrpc":"2.0","id":4,"method":"fs/write_text_file","params":{"path":"/w/.env","content":""}}"#,
+        r#"{"jsonrpc":"2.0","id":5,"method":"terminal/create","params":{"sessionId":"s","sessionId":"t","command":"rm"}}"#,
+        r#"{"jsonrpc":"2.0","id":6,"method":"terminal/create","params":["s","rm"]}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"terminal/create"}"#,
+        r#"{"jsonrpc":"2.0","id":8,"method":"fs/read_text_file","params":{"sessionId":"other","path":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":9,"method":"_x","method":"fs/write_text_file","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":10,"method":"fs/write_text_file","params":{},"params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":1.5,"method":"fs/write_text_file","params":{}}"#,
+        r#"{"jsonrpc":"2.0","method":"fs/write_text_file","params":{}}"#,
+        r#"{"jsonrpc":"2.0","\u0069d":11,"method":"_x"}"#,
+        r#"[{"jsonrpc":"2.0","id":12,"method":"fs/write_text_file","params":{}}]"#,
+        r#"{"jsonrpc":"2.0","id":13,"m\u0065thod":"fs/write_text_file"}"#,
+        r#"{"jsonrpc":"2.0","id":16,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a","Path":"/w/.env"}}"#,
+        "[]\r{\"jsonrpc\":\"2.0\",\"id\":18,\"method\":\"fs/write_text_file\"}",
+        &long,
+    ];
+    let mut stage = stage(rules, FULL).await;
+    let mut told = String::new();
+    for line in lines {
+        stage.agent.say(line).await;
+        told += &(stage.agent.hear().await + "\n");
+    }
+    // An editor might take this answer for a request: it gets one that is none, and the turn is over.
+    stage.prompts("s").await;
+    stage
+        .agent
+        .say(r#"{"jsonrpc":"2.0","id":2,"result":{},"method":"fs/write_text_file","params":{}}"#)
+        .await;
+    told += &(stage.editor.hear().await + "\n");
+    // What some readers take blanks off is dropped, unanswered if it is no message to us.
+    stage
+        .agent
+        .say("\u{a0}{\"jsonrpc\":\"2.0\",\"id\":20,\"method\":\"fs/write_text_file\",\"params\":{}}")
+        .await;
+    stage.agent.say(&blank).await;
+    stage.agent.say("Loading {}").await;
+    // All else passes, and noise too.
+    stage.passes("Loading …").await;
+    stage.passes(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#).await;
+    stage.passes(r#"{"jsonrpc":"2.0","id":14,"method":"_x","params":{"method":"fs/write_text_file"}}"#).await;
+    stage.prompts("s").await;
+    stage.passes(ANSWER).await;
+    expect![[r#"
+        {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":5,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":6,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":8,"error":{"code":-32002,"message":"Resource not found: session other","data":{"sessionId":"other"}}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":10,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":16,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":15,"error":{"code":-32600,"message":"rules are to be applied, and this line is too long to be looked at"}}
+        {"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the agent's answer: rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+    "#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn an_editor_that_says_it_serves_nothing_is_asked_for_nothing_that_rules_deny() {
+    let mut stage = stage(Options { rules: true, ..Options::default() }, "{}").await;
+    stage
+        .agent
+        .say(r#"{"jsonrpc":"2.0","id":20,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/.env","content":""}}"#)
+        .await;
+    expect![[r#"{"jsonrpc":"2.0","id":20,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}"#]].assert_eq(&stage.agent.hear().await);
+    stage
+        .passes(r#"{"jsonrpc":"2.0","id":21,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":""}}"#)
+        .await;
+}
+
+#[tokio::test]
+async fn a_session_is_judged_before_the_agent_has_answered_that_it_is_open() {
+    let mut stage = stage(Options { rules: true, ..Options::default() }, FULL).await;
+    let read = |id: u32, session: &str, path: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/read_text_file","params":{{"sessionId":"{session}","path":"{path}"}}}}"#
+        )
+    };
+    let mut told = String::new();
+    for (id, opens, session) in [
+        (5, r#""session/new","params":{"cwd":"/w","mcpServers":[]}"#, "fresh"),
+        (6, r#""session/load","params":{"sessionId":"old","cwd":"/w","mcpServers":[]}"#, "old"),
+    ] {
+        let opening = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{opens}}}"#);
+        stage.editor.say(&opening).await;
+        assert_eq!(stage.agent.hear().await, opening);
+        stage.passes(&read(20, session, "/w/a")).await;
+        for refused in [read(21, session, "/w/.env"), read(22, "other", "/w/a")] {
+            stage.agent.say(&refused).await;
+            told += &(stage.agent.hear().await + "\n");
+        }
+        stage.passes(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sessionId":"{session}"}}}}"#)).await;
+        stage.passes(&read(23, session, "/w/b")).await;
+    }
+    // One that is not opened after all is unknown again.
+    let opening = r#"{"jsonrpc":"2.0","id":7,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}"#;
+    stage.editor.say(opening).await;
+    assert_eq!(stage.agent.hear().await, opening);
+    stage.passes(&read(24, "never", "/w/a")).await;
+    stage.passes(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"no"}}"#).await;
+    stage.agent.say(&read(25, "never", "/w/a")).await;
+    told += &(stage.agent.hear().await + "\n");
+    expect![[r#"
+        {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":22,"error":{"code":-32002,"message":"Resource not found: session other","data":{"sessionId":"other"}}}
+        {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
+        {"jsonrpc":"2.0","id":22,"error":{"code":-32002,"message":"Resource not found: session other","data":{"sessionId":"other"}}}
+        {"jsonrpc":"2.0","id":25,"error":{"code":-32002,"message":"Resource not found: session never","data":{"sessionId":"never"}}}
+    "#]].assert_eq(&told);
 }
 
 #[tokio::test]

@@ -16,6 +16,9 @@ impl Core {
             return self.route_own(length, is_whole);
         }
         let line = self.ends[from].input.bytes(length);
+        if self.is_ambiguous(from, line, is_whole) {
+            return self.refuse(from, length, is_whole);
+        }
         let whole = if is_whole { line } else { &[] };
         let mut kind = Kind::Told;
         let (raw, id, route) = match peek(line) {

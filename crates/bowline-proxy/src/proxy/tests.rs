@@ -34,7 +34,8 @@ impl Far {
 
     pub(crate) async fn hear(&mut self) -> String {
         let mut line = String::new();
-        self.reads.read_line(&mut line).await.unwrap();
+        let reading = self.reads.read_line(&mut line);
+        tokio::time::timeout(Duration::from_secs(60), reading).await.expect("a line").unwrap();
         line.trim_end().to_owned()
     }
 

@@ -1,6 +1,7 @@
 //! What messages that matter say, as far as a proxy needs it.
 //!
-//! A message that cannot be read as what it should be says nothing, and is passed on: to refuse it is for whom it is meant.
+//! A message that cannot be read as what it should be says nothing, and is passed on: to refuse it is for whom it is meant. Of a
+//! request that rules may have to judge, that it is one is said all the same.
 
 use std::path::PathBuf;
 
@@ -224,6 +225,10 @@ fn result<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     serde_json::from_slice::<WithResult<T>>(line).ok().map(|message| message.result)
 }
 
+fn session_of(line: &[u8]) -> Option<SessionId> {
+    params::<PerhapsOfSession>(line)?.session_id
+}
+
 /// Returns what a request says.
 pub(super) fn asked(method: Method, line: &[u8]) -> Option<Fact> {
     Some(match method {
@@ -245,15 +250,17 @@ pub(super) fn asked(method: Method, line: &[u8]) -> Option<Fact> {
             let asked: Permission = params(line)?;
             Fact::Permission(asked.session_id, asked.tool_call.tool_call_id)
         }
+        // Too long to be looked at.
+        _ if method.is_judged() && line.is_empty() => return None,
         Method::Read => match params::<Reading>(line) {
             Some(Reading { session_id, path, line, limit }) => {
                 let read = path.map(|path| Read { path, is_whole: line.is_none() && limit.is_none() });
                 Fact::Asked(method, session_id, read)
             }
-            // To refuse it is for who serves it.
-            None => Fact::Asked(method, params::<PerhapsOfSession>(line)?.session_id, None),
+            None => Fact::Asked(method, session_of(line), None),
         },
-        Method::Write | Method::CreateTerminal | Method::Terminal | Method::Mcp => {
+        Method::Write | Method::CreateTerminal => Fact::Asked(method, session_of(line), None),
+        Method::Terminal | Method::Mcp => {
             Fact::Asked(method, params::<PerhapsOfSession>(line)?.session_id, None)
         }
         // These are notifications; a request of such a name is something else.
@@ -307,10 +314,13 @@ pub(super) fn answered(
             // Only what makes a session tells its id.
             let made = result::<PerhapsOfSession>(line).and_then(|answer| answer.session_id);
             let session = match method {
-                Method::New | Method::Fork => made?,
-                _ => opening.session.clone()?,
+                Method::New | Method::Fork => made,
+                _ => opening.session.clone(),
             };
-            Some(Fact::Opened(Opened { session, opening }))
+            Some(match session {
+                Some(session) => Fact::Opened(Opened { session, opening }),
+                None => Fact::NotOpened(opening),
+            })
         }
         Fact::TurnBegins(session) => Some(Fact::TurnEnded(session)),
         Fact::Permission(session, call) => Some(Fact::Permitted(session, call)),

@@ -73,4 +73,9 @@ impl Method {
             .or_else(|| name.starts_with("terminal/").then_some(Self::Terminal))
             .or_else(|| name.starts_with("mcp/").then_some(Self::Mcp))
     }
+    /// Says whether it is for rules to judge: the agent wants something of the editor's machine by it.
+    #[must_use]
+    pub fn is_judged(self) -> bool {
+        matches!(self, Self::Read | Self::Write | Self::CreateTerminal)
+    }
 }

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::{Peek, id, peek, with_id};
+use super::{Peek, id, is_plain, peek, with_id};
 
 fn seen(line: &[u8]) -> String {
     match peek(line) {
@@ -53,6 +53,33 @@ fn a_line_is_known_by_what_stands_in_it_in_any_order() {
         other
     "#]]
     .assert_eq(&told);
+}
+
+#[test]
+fn a_line_that_two_readers_may_take_for_two_things_is_not_plain() {
+    let lines: &[(&str, bool)] = &[
+        (r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"id":2,"method":"b"}}"#, true),
+        ("\u{feff}{\"method\":\"a\"}\r\n", true),
+        (r#"{"id":1,"result":{"a":[1,"}"]},"_x":1,"_x":2}"#, true),
+        (r#"{"id":1,"method":"a","method":"b"}"#, false),
+        (r#"{"id":1,"method":"a","id":2}"#, false),
+        (r#"{"id":1,"method":"a","params":{},"params":{}}"#, false),
+        (r#"{"id":1,"method":"a","m\u0065thod":"b"}"#, false),
+        (r#"{"method":"a","_\u0069d":1}"#, false),
+        (r#"{"id":1,"method":"a","Method":"b"}"#, false),
+        (r#"{"ID":1,"method":"a"}"#, false),
+        (r#"{"id":1,"result":{},"method":"a"}"#, false),
+        (r#"{"id":1,"result":{},"error":{}}"#, true),
+        (r#"{"id":1,"method":"a"}{"id":2,"method":"b"}"#, false),
+        (r#"[{"id":1,"method":"a"}]"#, false),
+        (r#"{"id":1,"method":"a""#, false),
+        (r#"{"id":1}"#, false),
+        ("{}", false),
+        ("", false),
+    ];
+    for (line, expected) in lines {
+        assert_eq!(is_plain(line.as_bytes()), *expected, "{line}");
+    }
 }
 
 #[test]
