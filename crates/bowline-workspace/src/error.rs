@@ -224,9 +224,9 @@ impl From<FilesError> for Failure {
     fn from(error: FilesError) -> Self {
         match error {
             FilesError::Denied(Denied::Refused(refusal)) => refusal.into(),
-            FilesError::Denied(Denied::NotFound(path)) | FilesError::List(ListError::NotFound(path)) => {
-                Self::ResourceNotFound { uri: Some(path) }
-            }
+            FilesError::Denied(Denied::NotFound(path))
+            | FilesError::List(ListError::NotFound(path))
+            | FilesError::Search(SearchError::NotFound(path)) => Self::ResourceNotFound { uri: Some(path) },
             FilesError::PastEnd { why, .. } => why.into(),
             FilesError::TooLarge { path, size, cap } => Self::TooLarge { path, bytes: size, limit: cap },
             FilesError::NotText { path, why } => Self::NotText { path, why: why.to_string() },

@@ -162,7 +162,7 @@ pub struct SearchResult {
 /// Searches the files below the roots, and the documents.
 ///
 /// # Errors
-/// Returns what is wrong with the pattern or a glob.
+/// Returns what is wrong with the pattern or a glob, or that there is nothing to search.
 pub fn search(
     roots: &Roots,
     query: &SearchQuery,
@@ -176,6 +176,12 @@ pub fn search(
     search.documents_without_files();
     search.files();
     let mut result = search.result;
+    if let Some(under) = under
+        && result.files_searched == 0
+        && !under.exists()
+    {
+        return Err(SearchError::NotFound(under.canonical().to_owned()));
+    }
     result.matches.sort_by(|one, other| {
         let key = |found: &Match| found.line;
         one.path.split('/').cmp(other.path.split('/')).then(key(one).cmp(&key(other)))

@@ -95,13 +95,6 @@ pub(crate) async fn search<P: Place>(session: &Session<P>, fields: Fields<'_>) -
         Failure::InvalidParams { reason } => reason,
         failure => session.told(Deed::Read, &within, &failure),
     })?;
-    if let (0, Some(path)) = (found.files_searched, &below) {
-        // Nothing is searched where nothing is: then that is what there is to say.
-        let options = ListOptions { depth: 1, max_entries: 1, ..ListOptions::default() };
-        if let Err(failure @ Failure::ResourceNotFound { .. }) = files.list(path.as_str(), options).await {
-            return Err(session.told(Deed::Read, &within, &failure));
-        }
-    }
     Ok(found_text(session, &found))
 }
 

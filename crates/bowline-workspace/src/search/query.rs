@@ -26,6 +26,9 @@ pub enum SearchError {
         /// How long it is.
         bytes: usize,
     },
+    /// There is no such directory or file.
+    #[error("there is no {0}")]
+    NotFound(String),
     /// The pattern is none, or too costly.
     #[error("the pattern cannot be searched for: {0}")]
     Pattern(String),

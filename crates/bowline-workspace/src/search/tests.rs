@@ -480,7 +480,7 @@ x
         /w/dir/b:1:1: x
         1 searched
         --
-        0 searched
+        ! there is no /w/none
         --
     "#]]
     .assert_eq(&out);
