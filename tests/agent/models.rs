@@ -1,5 +1,6 @@
 //! A real provider's wire format, end to end: the program, a model behind HTTP, an editor.
 
+use expect_test::expect;
 use serde_json::json;
 use test_support::model_server::{ModelServer, Say};
 
@@ -51,4 +52,71 @@ async fn a_model_behind_http_reads_and_edits_through_the_editor() {
     assert_eq!(program.fails("session/prompt", prompt).await["code"], -32000);
     assert_eq!(server.heard().len(), 4);
     assert!(!heard.iter().any(|request| request.contains("key-of-nobody")));
+}
+
+#[tokio::test]
+async fn a_small_model_is_told_of_tools_in_words_and_calls_them_so() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\ntwo\n");
+    let call =
+        |name: &str, rest: &str| format!("```json\n{{\"name\": \"{name}\", \"arguments\": {rest}}}\n```\n");
+    let server = ModelServer::start(vec![
+        Say::text(&call("read_text_file", r#"{"path": "a.txt"}"#)),
+        // It says nothing, and is asked once more.
+        Say::text(""),
+        Say::text(&call("change_text_file", r#"{"path": "a.txt"}"#)),
+        // It goes on as if it had seen what came of it.
+        Say::text(&format!(
+            "{}{}",
+            call("edit_text_file", r#"{"path": "a.txt", "old_text": "two", "new_text": "2"}"#),
+            call("write_text_file", r#"{"path": "a.txt", "content": "nothing"}"#)
+        )),
+        Say::text("a.txt says 2 now."),
+    ])
+    .await
+    .unwrap();
+    let url = format!("{}/small/v1", server.url());
+    let mut program = Program::start(scene.command(&["--model", "compatible/scripted", "--base-url", &url]));
+    program.initialize(json!({"fs": {"readTextFile": true, "writeTextFile": true}})).await;
+    let session = program.new_session(&scene.project()).await;
+    assert_eq!(program.turn(&session, "Make the two a 2.").await, "end_turn");
+    assert_eq!(program.said(), "a.txt says 2 now.");
+    assert_eq!(scene.get("a.txt"), "one\n2\n");
+
+    let heard = server.heard();
+    assert!(heard.iter().all(|request| request.get("tools").is_none()));
+    let first = heard[0]["messages"][0]["content"].as_str().unwrap();
+    assert!(first.contains("- edit_text_file(path, old_text, new_text, replace_all?): "), "{first}");
+    let last: Vec<&str> = heard
+        .iter()
+        .map(|request| request["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap())
+        .collect();
+    expect![[r#"
+        Make the two a 2.
+        ----
+        Result of read_text_file:
+        [a.txt: all of it, 2 lines, read through the editor]
+        one
+        two
+
+        Answer the user if this is enough; else call the next tool.
+        ----
+        Result of read_text_file:
+        [a.txt: all of it, 2 lines, read through the editor]
+        one
+        two
+
+        Answer the user if this is enough; else call the next tool.
+
+        You have said nothing. Answer the user in words, or call the tool that the task needs next.
+        ----
+        Result of change_text_file failed:
+        there is no tool "change_text_file": the tools are read_text_file, write_text_file, edit_text_file, list_directory, search_text, update_plan
+
+        If it was refused, tell the user; else correct the call that failed, and make it again.
+        ----
+        Result of edit_text_file:
+        Edited a.txt in 1 place, through the editor.
+
+        Call the next tool that the task needs; answer the user if it needs none."#]].assert_eq(&last.join("\n----\n"));
 }

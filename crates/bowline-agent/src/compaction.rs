@@ -135,6 +135,7 @@ fn request(model: &ModelInfo, plan: &SumUp, focus: Option<&str>) -> Request {
         tools: Arc::from([]),
         thinking: Thinking::Default,
         max_output: Some(output.max(512)),
+        by_words: false,
     }
 }
 

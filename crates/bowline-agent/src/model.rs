@@ -7,6 +7,7 @@ pub mod remote;
 pub mod replay;
 pub mod script;
 mod speak;
+pub(crate) mod words;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ use std::time::Duration;
 use bowline_state::conversation::{Message, Thinking, ToolSpec, ToolUse, Usage};
 use futures_util::Stream;
 use serde::{Deserialize, Serialize};
+
+use self::provider::Provider;
 
 /// What a model is asked.
 #[derive(Debug, Clone)]
@@ -29,6 +32,8 @@ pub struct Request {
     pub thinking: Thinking,
     /// How many tokens the reply may have, if that is to be said.
     pub max_output: Option<u32>,
+    /// Whether the model is told of the tools in words, and calls and results are texts.
+    pub by_words: bool,
 }
 
 /// A piece of a reply.
@@ -167,6 +172,29 @@ pub struct ModelInfo {
     pub price: Option<Price>,
 }
 
+/// Models with a smaller window than this are small, in tokens.
+const SMALL_WINDOW: u64 = 24_000;
+
+/// Models with fewer parameters than this are small, in thousands of millions.
+const FEW_PARAMETERS: f64 = 4.0;
+
+impl ModelInfo {
+    /// Says whether it is one of those that people run on small machines: it is told less, and how tools are called in
+    /// words, because it can neither keep much in mind nor call tools as providers' models do.
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        let Some((provider, name)) = self.name.split_once('/') else { return false };
+        let may_be = Provider::of(provider).is_some_and(Provider::may_write_calls_as_text);
+        may_be && (self.window < SMALL_WINDOW || parameters(name).is_some_and(|count| count < FEW_PARAMETERS))
+    }
+}
+
+/// Returns how many thousands of millions of parameters a model has by its name: 1.5 for `qwen2.5-coder:1.5b`.
+fn parameters(name: &str) -> Option<f64> {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
+    words.filter_map(|word| word.strip_suffix(['b', 'B'])?.parse().ok()).next_back()
+}
+
 /// What a million tokens cost, in US dollars.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
@@ -184,6 +212,11 @@ pub struct Price {
 pub trait Model: Send + Sync {
     /// Returns what is known of it.
     fn info(&self) -> &ModelInfo;
+
+    /// Learns what only its server knows, once; [`Model::info`] tells it afterwards. Who cannot be asked stays unknown.
+    fn learn(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Asks. Nothing happens before the reply is polled.
     fn ask(&self, request: Request) -> Reply;

@@ -327,6 +327,9 @@ impl Session {
             return Ok(End::Cancelled);
         }
         let model = self.choice().model;
+        if self.shared.may_use(model.info()).is_ok() && halt.or(model.learn()).await.is_none() {
+            return Ok(End::Cancelled);
+        }
         let reading = Reading {
             cwd: self.toolbox.runtimes().cwd(),
             images: model.info().images,

@@ -10,7 +10,7 @@ use bowline_state::compaction::{Budget, Plan, due, fixed, wanted};
 use bowline_state::conversation::{Message, Part, Role, ToolSpec, ToolUse, Usage};
 use bowline_state::schema::v1::{CompactionStatus, CompactionUpdate, MessageId, SessionUpdate, UsageUpdate};
 use bowline_state::transcript;
-use bowline_state::turn::{Action, End, ReplyEnd, ReplyFault, Turn, TurnEvent};
+use bowline_state::turn::{Action, BLANK, End, ReplyEnd, ReplyFault, Turn, TurnEvent};
 use bowline_wire::ClientHandle;
 use bowline_wire::service::CancelSignal;
 use futures_util::StreamExt;
@@ -58,13 +58,17 @@ pub(crate) async fn run(
     said: Vec<Part>,
 ) -> End {
     talk.push(Message { role: Role::User, parts: said });
-    let (turn, actions) = Turn::begin(&talk.messages, session.settings().max_requests);
+    let (mut turn, actions) = Turn::begin(&talk.messages, session.settings().max_requests);
+    if session.choice().model.info().is_small() {
+        turn.ask_again_once();
+    }
     let mut running = Running { session, talk, reporter, halt, turn, replies: 0, asked: 0, compactions: 0 };
     let mut actions = VecDeque::from(actions);
     while let Some(action) = actions.pop_front() {
         let more = match action {
             Action::Record(message) => running.record(message),
-            Action::Ask => running.ask().await,
+            Action::Ask => running.ask(None).await,
+            Action::AskAgain => running.ask(Some(BLANK)).await,
             Action::Compact => running.compact().await,
             Action::Run(call) => running.call(&call).await,
             Action::End(end) => return end,
@@ -94,7 +98,8 @@ impl Running<'_> {
         Vec::new()
     }
 
-    async fn ask(&mut self) -> Vec<Action> {
+    /// Asks the model; it is told something beside the conversation, if there is something.
+    async fn ask(&mut self, beside: Option<&str>) -> Vec<Action> {
         // The tools of a client that is gone would only fail, again and again.
         if self.replies > 0 && self.halt.client.caller().is_deaf() && self.is_served() {
             return self.turn.step(TurnEvent::Cancelled);
@@ -104,6 +109,9 @@ impl Running<'_> {
         if let Err(error) = self.session.shared().may_use(choice.model.info()) {
             return self.turn.step(TurnEvent::ReplyFailed(fault(error)));
         }
+        if self.halt.or(choice.model.learn()).await.is_none() {
+            return self.turn.step(TurnEvent::Cancelled);
+        }
         let (system, tools) = self.session.briefing(&choice);
         let budget = budget(self.talk, &choice, &system, &tools);
         if let Some(plan) = due(&self.talk.messages, &budget)
@@ -112,13 +120,16 @@ impl Running<'_> {
             return self.turn.step(TurnEvent::Cancelled);
         }
         self.asked = budget.estimated(&self.talk.messages);
+        let beside = beside.map(|text| Message::text(Role::User, text));
+        let said = self.talk.messages.iter().cloned().chain(beside);
         let request = Request {
             system,
             // A turn that was cancelled or failed leaves what some providers do not take.
-            messages: transcript::mend(self.talk.messages.iter().cloned()).into(),
+            messages: transcript::mend(said).into(),
             tools,
             thinking: choice.thinking,
             max_output: None,
+            by_words: choice.model.info().is_small(),
         };
         self.replies += 1;
         let message = MessageId::new(format!("turn{}-{}", self.talk.turn, self.replies));
@@ -294,7 +305,10 @@ async fn carry_out(
 }
 
 fn budget(talk: &Talk, choice: &Choice, system: &str, tools: &[ToolSpec]) -> Budget {
-    Budget { window: choice.model.info().window, fixed: fixed(system, tools), gauge: talk.gauge }
+    let info = choice.model.info();
+    // A small model is told of tools in `system`.
+    let tools = if info.is_small() { &[] } else { tools };
+    Budget { window: info.window, fixed: fixed(system, tools), gauge: talk.gauge }
 }
 
 fn fault(error: ModelError) -> ReplyFault {

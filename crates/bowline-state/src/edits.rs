@@ -92,7 +92,7 @@ pub enum EditFault {
     /// Its text is there more than once.
     #[error(
         "old_text of edit {edit} is in the file {total} times, at lines {}: give more of the text around the place, \
-         or set replace_all", listed(.lines, *.total)
+         or set replace_all to true if all of them are meant", listed(.lines, *.total)
     )]
     Ambiguous {
         /// Which edit.

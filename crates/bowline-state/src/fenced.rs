@@ -6,11 +6,18 @@
 //!
 //! A model may also quote a call: from a file, a web page, the user. So only what a reply ends with is a call, and only if
 //! the model was not just told the same text.
+//!
+//! Models that are told in words how to call ([`Sieve::by_words`]) also call tools that there are none of, and go on and on
+//! with calls whose results they have not seen. Of those the first block of calls counts, and then the reply is over.
 
+mod marks;
 mod shape;
 
 use std::ops::Range;
 
+use self::marks::{
+    Fence, LONGEST_CLOSE, TAGS, closing_tag, is_made_up, may_hold_calls, unfenced, without_cut_tag,
+};
 use self::shape::Scan;
 pub use self::shape::calls;
 
@@ -22,7 +29,7 @@ pub const MAX_CALLS: usize = 64;
 /// A call that was written as text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// The tool, one of those that the sieve knows.
+    /// The tool: one of those that the sieve knows, unless the model calls by words.
     pub name: String,
     /// What it is called with: an object.
     pub input: serde_json::Value,
@@ -55,6 +62,23 @@ pub struct Sieve {
     behind: String,
     // Whether that is a result that the model made up. What follows is withheld too.
     made_up: bool,
+    // Whether the model was told in words how to call.
+    by_words: bool,
+    // What the last call was in.
+    block: Block,
+    // Whether there are words before the calls.
+    said: bool,
+    // Whether nothing more of the reply counts.
+    over: bool,
+}
+
+/// What calls are written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Block {
+    /// Bare objects, one after the other.
+    Bare,
+    /// Between marks.
+    Marked,
 }
 
 /// Where in the text the pending part begins.
@@ -76,32 +100,8 @@ enum At {
     Tagged { looked: usize },
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Fence {
-    mark: char,
-    length: usize,
-}
-
 /// So much of what follows a call is looked at, in bytes.
 const LOOKED_AT: usize = 64;
-/// What results begin with that models make up, without marks and in lower case.
-const MADE_UP: [&str; 11] = [
-    "tool response",
-    "tool result",
-    "tool output",
-    "function response",
-    "function result",
-    "function output",
-    "observation:",
-    "output:",
-    "result:",
-    "results:",
-    "response:",
-];
-/// What a tag that encloses calls is called. Models close one with the name of another.
-const TAGS: [&str; 5] = ["tools", "tool_call", "tool_calls", "function_call", "function_calls"];
-/// As long as the longest closing tag is, in bytes.
-const LONGEST_CLOSE: usize = "</function_calls>".len();
 
 impl Sieve {
     /// Returns a sieve that knows these tools.
@@ -116,7 +116,23 @@ impl Sieve {
             told: Vec::new(),
             behind: String::new(),
             made_up: false,
+            by_words: false,
+            block: Block::Bare,
+            said: false,
+            over: false,
         }
+    }
+
+    /// Is for a model that was told in words how to call.
+    #[must_use]
+    pub fn by_words(self) -> Self {
+        Self { by_words: true, ..self }
+    }
+
+    /// Says whether nothing that follows counts: the model goes on as if it had seen results. It need not be listened to.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.over || self.made_up
     }
 
     /// Takes what the model was told before: what it repeats of that is a quote, and no call.
@@ -128,6 +144,10 @@ impl Sieve {
 
     /// Takes more of a reply's text and returns what can be shown of it now.
     pub fn push(&mut self, text: &str) -> String {
+        if self.over {
+            self.ending.withheld.push_str(text);
+            return String::new();
+        }
         self.pending.push_str(text);
         let mut out = String::new();
         while self.step(&mut out, false) {}
@@ -149,6 +169,10 @@ impl Sieve {
 
     /// Decides about the beginning of what is pending; says whether there may be more to decide.
     fn step(&mut self, out: &mut String, last: bool) -> bool {
+        if self.over {
+            let rest = self.pending.len() - self.done;
+            self.pass(out, rest);
+        }
         if self.pending.len() == self.done {
             return false;
         }
@@ -174,10 +198,11 @@ impl Sieve {
         let text = &self.pending[self.done..self.done + length];
         self.done += length;
         if self.ending.calls.is_empty() {
+            self.said |= !text.trim().is_empty();
             return out.push_str(text);
         }
         self.ending.withheld.push_str(text);
-        if !self.made_up {
+        if !self.made_up && !self.over {
             let text = if self.behind.is_empty() { text.trim_start() } else { text };
             let room = LOOKED_AT.saturating_sub(self.behind.len());
             self.behind.push_str(&text[..text.ceil_char_boundary(room)]);
@@ -194,6 +219,9 @@ impl Sieve {
         }
         if is_made_up(&self.behind) {
             self.made_up = true;
+        } else if self.behind.trim().chars().all(|c| matches!(c, '`' | '~')) {
+            // A fence that was never opened.
+            self.behind.clear();
         } else {
             out.push_str(&std::mem::take(&mut self.ending.withheld));
             self.ending.calls.clear();
@@ -288,7 +316,7 @@ impl Sieve {
             *looked = line.end + 1;
             if fence.is_closed_by(&rest[line.clone()]) {
                 let through = line.end + 1;
-                return self.decide(out, begin..line.start, through);
+                return self.decide(out, begin..line.start, through, Block::Marked);
             }
         }
         if last {
@@ -296,7 +324,7 @@ impl Sieve {
             let line = *looked..rest.len();
             let end = if fence.is_closed_by(&rest[line.clone()]) { line.start } else { line.end };
             let through = rest.len();
-            return self.decide(out, begin..end, through);
+            return self.decide(out, begin..end, through, Block::Marked);
         }
         if rest.len() > MAX_HELD {
             return self.plain(out, begin, At::Code(fence));
@@ -310,7 +338,7 @@ impl Sieve {
         match scan.look(rest) {
             shape::Seen::Whole(value) => {
                 let through = value.end;
-                self.decide(out, value, through)
+                self.decide(out, value, through, Block::Bare)
             }
             shape::Seen::No => self.plain(out, 0, At::Passing),
             shape::Seen::More if last || rest.len() > MAX_HELD => self.plain(out, 0, At::Passing),
@@ -325,12 +353,12 @@ impl Sieve {
         let from = (*looked).max(begin);
         if let Some(close) = closing_tag(rest, from) {
             let body = unfenced(rest, begin..close.start);
-            return self.decide(out, body, close.end);
+            return self.decide(out, body, close.end, Block::Marked);
         }
         if last {
             let (end, through) = (begin + without_cut_tag(&rest[begin..]).len(), rest.len());
             let body = unfenced(rest, begin..end);
-            return self.decide(out, body, through);
+            return self.decide(out, body, through, Block::Marked);
         }
         if rest.len() > MAX_HELD {
             return self.plain(out, 0, At::Passing);
@@ -348,15 +376,24 @@ impl Sieve {
     }
 
     /// Takes the calls out of what was held back, if it is calls; else lets it pass.
-    fn decide(&mut self, out: &mut String, body: Range<usize>, through: usize) -> bool {
+    fn decide(&mut self, out: &mut String, body: Range<usize>, through: usize, block: Block) -> bool {
         let rest = &self.pending[self.done..];
-        let found = calls(&rest[body.clone()], |name| self.known.iter().any(|known| known == name));
+        let knows = |name: &str| self.known.iter().any(|known| known == name);
+        let found = shape::read(&rest[body.clone()], &knows, self.by_words);
         let found = found.filter(|_| !self.made_up && !self.quotes(&rest[body]));
         let then = if rest[..through].ends_with('\n') { At::Line } else { At::Passing };
         match found {
             Some(found) => {
-                self.ending.calls.extend(found);
-                self.ending.calls.truncate(MAX_CALLS);
+                let is_next =
+                    self.ending.calls.is_empty() || (block, self.block) == (Block::Bare, Block::Bare);
+                let is_again = found.iter().any(|call| self.ending.calls.contains(call));
+                // Who explains calls writes several, with words before them and behind.
+                self.over = self.by_words && !self.said && (!is_next || is_again);
+                if !self.over {
+                    self.block = block;
+                    self.ending.calls.extend(found);
+                    self.ending.calls.truncate(MAX_CALLS);
+                }
                 self.ending.withheld.push_str(&rest[..through]);
                 self.done += through;
                 self.behind.clear();
@@ -370,9 +407,7 @@ impl Sieve {
         }
         true
     }
-}
 
-impl Sieve {
     fn quotes(&self, body: &str) -> bool {
         if self.told.is_empty() {
             return false;
@@ -385,65 +420,6 @@ impl Sieve {
 /// Returns a text without its blanks: whoever quotes may indent.
 fn without_blanks(text: &str) -> String {
     text.split_whitespace().collect()
-}
-
-/// Returns where the first closing tag is, from a byte on.
-fn closing_tag(text: &str, from: usize) -> Option<Range<usize>> {
-    let find = |tag: &str| {
-        let close = format!("</{tag}>");
-        let at = memchr::memmem::find(&text.as_bytes()[from..], close.as_bytes())?;
-        Some(from + at..from + at + close.len())
-    };
-    TAGS.iter().filter_map(|tag| find(tag)).min_by_key(|close| close.start)
-}
-
-/// Returns a text without the beginning of a closing tag at its end: the reply was over before the tag was.
-fn without_cut_tag(text: &str) -> &str {
-    let text = text.trim_end();
-    let Some(at) = text.rfind('<') else { return text };
-    let is_cut = TAGS.iter().any(|tag| format!("</{tag}>").starts_with(&text[at..]));
-    if is_cut { &text[..at] } else { text }
-}
-
-/// Returns what a fence in a range of a text encloses, if there is one; else the range itself.
-fn unfenced(text: &str, range: Range<usize>) -> Range<usize> {
-    let body = &text[range.clone()];
-    let begin = range.start + (body.len() - body.trim_start().len());
-    let end = range.start + body.trim_end().len();
-    let mark = body.trim_start().chars().next().filter(|mark| matches!(mark, '`' | '~'));
-    let Some(mark) = mark else { return range };
-    let inner = &text[begin..end];
-    let length = inner.len() - inner.trim_start_matches(mark).len();
-    let (Some(first), Some(last)) = (inner.find('\n'), inner.rfind('\n')) else { return range };
-    let fence = Fence { mark, length };
-    let opens = length >= 3 && may_hold_calls(&inner[..first], fence);
-    if opens && last > first && fence.is_closed_by(&inner[last..]) {
-        begin + first + 1..begin + last
-    } else {
-        range
-    }
-}
-
-fn is_made_up(text: &str) -> bool {
-    let line = text.lines().next().unwrap_or_default();
-    let mark = |c: char| matches!(c, '<' | '>' | '[' | ']' | '`' | '~' | '#' | '*');
-    let plain: String = line.chars().filter(|c| !mark(*c)).collect();
-    let plain = plain.trim().to_lowercase().replace('_', " ");
-    MADE_UP.iter().any(|begins| plain.starts_with(begins))
-}
-
-impl Fence {
-    fn is_closed_by(self, line: &str) -> bool {
-        let line = line.trim();
-        line.len() >= self.length && line.chars().all(|c| c == self.mark)
-    }
-}
-
-fn may_hold_calls(line: &str, fence: Fence) -> bool {
-    const LANGUAGES: [&str; 9] =
-        ["", "json", "jsonc", "json5", "tool_call", "tool_calls", "tool_code", "tool", "function_call"];
-    let language = line.trim().trim_start_matches(fence.mark).trim();
-    LANGUAGES.iter().any(|known| language.eq_ignore_ascii_case(known))
 }
 
 #[cfg(test)]

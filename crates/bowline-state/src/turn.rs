@@ -24,6 +24,10 @@ pub const CANCELLED: &str = "Cancelled by the user before it was begun.";
 pub const INTERRUPTED: &str = "The turn was cancelled while it ran: it may have been done in part, in full or not at all. \
                                Look before you repeat it.";
 
+/// What a model is told that has said nothing at all.
+pub const BLANK: &str =
+    "You have said nothing. Answer the user in words, or call the tool that the task needs next.";
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TurnEvent {
@@ -81,6 +85,8 @@ pub enum Action {
     Record(Message),
     /// Ask the model, with the conversation as it is then.
     Ask,
+    /// Ask it once more, and tell it [`BLANK`]: it has said nothing.
+    AskAgain,
     /// Sum up the conversation, then say so.
     Compact,
     /// Run a call, then say what came of it.
@@ -122,6 +128,8 @@ pub struct Turn {
     cut: u32,
     // Whether the conversation has words or calls of the model's in this turn.
     answered: bool,
+    // How often it is asked again if it says nothing.
+    again: u32,
 }
 
 #[derive(Debug)]
@@ -146,9 +154,15 @@ impl Turn {
             failing: None,
             cut: 0,
             answered: false,
+            again: 0,
         };
         let actions = turn.ask();
         (turn, actions)
+    }
+
+    /// Is for a model that may say nothing though it has something to say: it is asked once more.
+    pub fn ask_again_once(&mut self) {
+        self.again = 1;
     }
 
     /// Says whether the turn is over: nothing that happens matters any more.
@@ -234,12 +248,14 @@ impl Turn {
         let message = Message { role: Role::Assistant, parts };
         let mut calls: VecDeque<ToolUse> = message.calls().cloned().collect();
         let mut actions = Vec::new();
+        let mut is_blank = true;
         if !message.parts.is_empty() {
             let is_answer = |part: &Part| match part {
                 Part::Text { text } => !text.trim().is_empty(),
                 part => matches!(part, Part::Call(_)),
             };
-            self.answered |= message.parts.iter().any(is_answer);
+            is_blank = !message.parts.iter().any(is_answer);
+            self.answered |= !is_blank;
             actions.push(Action::Record(message));
         }
         let mut results: Vec<ToolResult> = Vec::new();
@@ -266,6 +282,11 @@ impl Turn {
             (None, ReplyEnd::Length) if !results.is_empty() && self.cut < MAX_CUT_REPLIES => {
                 actions.push(answered(results));
                 actions.extend(self.ask());
+            }
+            (None, ReplyEnd::Done) if is_blank && self.again > 0 && self.requests_left > 0 => {
+                self.again -= 1;
+                self.requests_left -= 1;
+                actions.push(Action::AskAgain);
             }
             (None, end) => {
                 if !results.is_empty() {

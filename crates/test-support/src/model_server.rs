@@ -1,5 +1,5 @@
 //! A model that says what a test wants, on a port of this machine: behind as much of the Gemini API, of Anthropic's Messages
-//! and of OpenAI's Responses as agents of others call.
+//! and of OpenAI's Responses and chat completions as agents call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -197,6 +197,13 @@ fn answer(path: &str, body: Value, state: &Mutex<State>) -> (&'static str, Strin
         // Another model is asked for a title, or what it thinks of what the agent is about to do.
         let (number, said) = if body["model"] == MODEL { next(body) } else { beside() };
         speech::openai(&said, number)
+    } else if path.contains("/chat/completions") {
+        let (number, said) = next(body);
+        speech::chat(&said, number)
+    } else if path.contains("/small/") {
+        // What servers for small machines say of theirs.
+        let models = json!({"data": [{"id": MODEL, "meta": {"n_ctx": 8192}}]});
+        ("application/json", models.to_string())
     } else {
         ("application/json", "{}".to_owned())
     }

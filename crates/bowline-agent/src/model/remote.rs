@@ -7,10 +7,12 @@
 mod convert;
 mod frames;
 mod gate;
+mod learning;
 mod reading;
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use genai::resolver::{AuthData, Endpoint};
 use genai::{ModelIden, ServiceTarget};
 use reqwest::Url;
 use reqwest::redirect::Policy;
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use self::gate::{Authorization, Gate};
@@ -148,6 +151,8 @@ pub struct Remote {
     base: Url,
     client: reqwest::Client,
     key: Option<(Key, Source)>,
+    // What the server said of it, if it was asked.
+    learned: Arc<OnceCell<ModelInfo>>,
 }
 
 impl Remote {
@@ -172,7 +177,7 @@ impl Remote {
             ),
         })?;
         let client = net.client(&base)?;
-        Ok(Self { net, info, provider, name: name.to_owned(), base, client, key })
+        Ok(Self { net, info, provider, name: name.to_owned(), base, client, key, learned: Arc::default() })
     }
 
     async fn speak(self, request: Request, mut voice: Voice) -> Result<(), ModelError> {
@@ -214,7 +219,7 @@ impl Remote {
                 (Some((key, _)), Provider::Ollama) => Authorization::Bearer(key.clone()),
                 (Some(_), _) => Authorization::AsAsked,
             },
-            window: (self.provider == Provider::Ollama).then_some(self.info.window),
+            window: (self.provider == Provider::Ollama).then_some(self.info().window),
             headers: if local { timeouts.local_headers } else { timeouts.headers },
             first: if local { timeouts.local_headers.max(timeouts.idle) } else { timeouts.idle },
             idle: timeouts.idle,
@@ -223,8 +228,8 @@ impl Remote {
         let (url, mut passing) = gate.open().await?;
         let first = if local { timeouts.local_headers.max(timeouts.silence) } else { timeouts.silence };
         let mut reading = Reading::new(self.provider, request, first, timeouts.silence);
-        let chat = convert::chat(self.provider, &self.info, request);
-        let options = convert::options(self.provider, &self.name, &self.info, request)
+        let chat = convert::chat(self.provider, self.info(), request);
+        let options = convert::options(self.provider, &self.name, self.info(), request)
             .with_raw_frame_sink_arc(reading.sink());
         let key = self.key.as_ref().map_or("none", |(key, _)| key.reveal());
         let target = ServiceTarget {
@@ -310,7 +315,14 @@ impl fmt::Debug for Remote {
 
 impl Model for Remote {
     fn info(&self) -> &ModelInfo {
-        &self.info
+        self.learned.get().unwrap_or(&self.info)
+    }
+
+    fn learn(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            // Who could not be asked is asked again.
+            self.learned.get_or_try_init(|| self.ask_window()).await.map_or_else(drop, drop);
+        })
     }
 
     fn ask(&self, request: Request) -> Reply {

@@ -5,6 +5,7 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bowline_state::conversation::{Message, Part, Role};
@@ -124,6 +125,10 @@ impl std::fmt::Debug for Recording {
 impl Model for Recording {
     fn info(&self) -> &ModelInfo {
         self.model.info()
+    }
+
+    fn learn(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.model.learn()
     }
 
     fn ask(&self, request: Request) -> Reply {

@@ -20,6 +20,7 @@ pub(super) fn request(messages: Vec<Message>, tools: &[&str]) -> Request {
         tools: tools.iter().map(tool).collect(),
         thinking: Thinking::Default,
         max_output: None,
+        by_words: false,
     }
 }
 
@@ -51,4 +52,31 @@ fn tell(out: &mut String, event: Result<Event, ModelError>) {
         Err(error) => writeln!(out, "! {error}"),
     }
     .unwrap();
+}
+
+#[test]
+fn small_models_are_known_by_their_windows_and_their_names() {
+    let rows = [
+        ("compatible/qwen2.5-coder-1.5b-instruct", 128_000, true),
+        ("ollama/qwen3:0.6b", 32_768, true),
+        ("ollama/llama3.2:3B", 32_768, true),
+        ("ollama/qwen3:8b", 32_768, false),
+        ("compatible/Qwen3-30B-A3B", 128_000, false),
+        ("compatible/mistral", 128_000, false),
+        ("compatible/mistral", 8_192, true),
+        ("openai/mini-1b", 8_192, false),
+        ("offline", 1_000, false),
+        ("script:a/1b", 1_000, false),
+    ];
+    for (name, window, expected) in rows {
+        let info = ModelInfo {
+            name: name.to_owned(),
+            title: String::new(),
+            window,
+            images: false,
+            thinking: false,
+            price: None,
+        };
+        assert_eq!(info.is_small(), expected, "{name} {window}");
+    }
 }

@@ -382,6 +382,6 @@ pub(super) fn system_prompt(
         commands: session.settings().shell.then(|| server(served.terminal)),
         mode: choice.mode,
         instructions: &instructions.texts,
-        length: Length::of_window(choice.model.info().window),
+        length: Length::of_model(choice.model.info()),
     })
 }

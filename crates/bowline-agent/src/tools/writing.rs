@@ -61,18 +61,33 @@ pub(crate) async fn edit(work: &Work<'_>, side: Side) -> Result<Done, Stop> {
 /// Returns the edits that a call asks for.
 pub(super) fn edits(fields: Fields<'_>) -> Result<Vec<Edit>, String> {
     // One edit may stand in the call itself.
-    let one = fields.some_text("old_text")?.is_some();
-    let listed = if one { vec![fields] } else { fields.objects("edits")? };
-    let mut list = Vec::new();
-    for (index, each) in listed.into_iter().enumerate() {
-        let at = |why: String| if one { why } else { format!("edit {}: {why}", index + 1) };
-        let which = if each.flag("replace_all").map_err(at)? { Which::All } else { Which::Only };
-        let at = |why: String| if one { why } else { format!("edit {}: {why}", index + 1) };
-        let (old, new) = (each.text("old_text").map_err(at)?, each.text("new_text").map_err(at)?);
-        list.push(Edit { old: old.to_owned(), new: new.to_owned(), which });
+    if fields.has_any(&OLD) {
+        return edit_of(fields).map(|edit| vec![edit]);
     }
-    Ok(list)
+    // Weak models write the list as text.
+    if let Ok(Some(text)) = fields.some_text("edits")
+        && let Ok(list @ (Value::Array(_) | Value::Object(_))) = serde_json::from_str(text)
+    {
+        let again = serde_json::Map::from_iter([("edits".to_owned(), list)]);
+        return edits(Fields::of_object(&again));
+    }
+    let listed = fields.objects("edits").map_err(|why| format!("{why}: {FORM}"))?;
+    let each = listed.into_iter().enumerate();
+    each.map(|(index, each)| edit_of(each).map_err(|why| format!("edit {}: {why}", index + 1))).collect()
 }
+
+fn edit_of(fields: Fields<'_>) -> Result<Edit, String> {
+    let which = if fields.flag("replace_all")? { Which::All } else { Which::Only };
+    let (old, new) = (fields.text_of(&OLD)?, fields.text_of(&NEW)?);
+    Ok(Edit { old: old.to_owned(), new: new.to_owned(), which })
+}
+
+/// What the text to be replaced is called, and what takes its place; after the names here, those that other agents have for
+/// them, which models have learned.
+const OLD: [&str; 4] = ["old_text", "old_string", "old_str", "search"];
+const NEW: [&str; 4] = ["new_text", "new_string", "new_str", "replace"];
+
+const FORM: &str = r#"give [{"old_text": "…", "new_text": "…"}], or old_text and new_text for a single edit"#;
 
 async fn change(
     work: &Work<'_>,

@@ -123,7 +123,7 @@ async fn an_edit_whose_place_is_not_there_shows_what_is() {
     check(
         &stage.call("edit_text_file", edit("y")).await,
         expect![[r#"
-            ! nothing was edited in a: old_text of edit 1 is in the file 2 times, at lines 2, 3: give more of the text around the place, or set replace_all
+            ! nothing was edited in a: old_text of edit 1 is in the file 2 times, at lines 2, 3: give more of the text around the place, or set replace_all to true if all of them are meant
         "#]],
     );
 }
@@ -462,6 +462,80 @@ async fn a_file_that_is_too_large_for_the_engine_is_read_in_windows_and_not_edit
         &stage.call("edit_text_file", edit).await,
         expect![[r#"
         ! nothing was written: a: the agent's own machine says: $ROOT/a has 5000 bytes, a read gives at most 4000: read a window with line and limit: it is too large to be edited so, use a command
+    "#]],
+    );
+}
+
+#[tokio::test]
+async fn an_edit_is_understood_in_the_forms_that_weak_models_write() {
+    let stage = Stage::open(Offers::ALL).await;
+    let mut told = String::new();
+    for edit in [
+        json!({ "old_text": "one", "new_text": "1" }),
+        json!({ "old_string": "one", "new_string": "1" }),
+        json!({ "search": "o", "replace": "0", "replace_all": "true" }),
+        json!({ "edits": "[{\"old_text\": \"one\", \"new_text\": \"1\"}]" }),
+        json!({ "edits": [{ "old_str": "one", "new_str": "1" }] }),
+        json!({ "edits": { "search": "one", "replace": "1" } }),
+        json!({ "edits": "s/one/1/" }),
+        json!({ "edits": [{ "timeout": "90" }] }),
+        json!({ "edits": [] }),
+        json!({ "old_text": "one" }),
+        json!({}),
+    ] {
+        stage.put("a", "one\ntwo\n");
+        let mut input = edit.clone();
+        input["path"] = json!("a");
+        let said = stage.call("edit_text_file", input).await;
+        told += &format!("{edit}\n  {said}\n  {:?}\n", stage.get("a"));
+    }
+    check(
+        &told,
+        expect![[r#"
+        {"old_text":"one","new_text":"1"}
+          = Edited a in 1 place, through the editor.
+
+          "1\ntwo\n"
+        {"old_string":"one","new_string":"1"}
+          = Edited a in 1 place, through the editor.
+
+          "1\ntwo\n"
+        {"search":"o","replace":"0","replace_all":"true"}
+          = Edited a in 2 places, through the editor.
+
+          "0ne\ntw0\n"
+        {"edits":"[{\"old_text\": \"one\", \"new_text\": \"1\"}]"}
+          = Edited a in 1 place, through the editor.
+
+          "1\ntwo\n"
+        {"edits":[{"old_str":"one","new_str":"1"}]}
+          = Edited a in 1 place, through the editor.
+
+          "1\ntwo\n"
+        {"edits":{"search":"one","replace":"1"}}
+          = Edited a in 1 place, through the editor.
+
+          "1\ntwo\n"
+        {"edits":"s/one/1/"}
+          ! `edits` has to be a list of objects, and is a string: give [{"old_text": "…", "new_text": "…"}], or old_text and new_text for a single edit
+
+          "one\ntwo\n"
+        {"edits":[{"timeout":"90"}]}
+          ! edit 1: `old_text` is missing: give a string
+
+          "one\ntwo\n"
+        {"edits":[]}
+          ! nothing was edited in a: there are no edits: give at least one
+
+          "one\ntwo\n"
+        {"old_text":"one"}
+          ! `new_text` is missing: give a string
+
+          "one\ntwo\n"
+        {}
+          ! `edits` is missing: give a list of objects: give [{"old_text": "…", "new_text": "…"}], or old_text and new_text for a single edit
+
+          "one\ntwo\n"
     "#]],
     );
 }

@@ -96,22 +96,22 @@ fn an_edit_that_is_not_clear_is_refused() {
         text,
         &[only("one", "1")],
         expect![[r#"
-        ! old_text of edit 1 is in the file 2 times, at lines 1, 3: give more of the text around the place, or set replace_all
-    "#]],
+            ! old_text of edit 1 is in the file 2 times, at lines 1, 3: give more of the text around the place, or set replace_all to true if all of them are meant
+        "#]],
     );
     check(
         "aaa",
         &[only("aa", "b")],
         expect![[r#"
-        ! old_text of edit 1 is in the file 2 times, at lines 1, 1: give more of the text around the place, or set replace_all
-    "#]],
+            ! old_text of edit 1 is in the file 2 times, at lines 1, 1: give more of the text around the place, or set replace_all to true if all of them are meant
+        "#]],
     );
     check(
         &"x\n".repeat(30),
         &[only("x", "y")],
         expect![[r#"
-        ! old_text of edit 1 is in the file 30 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …: give more of the text around the place, or set replace_all
-    "#]],
+            ! old_text of edit 1 is in the file 30 times, at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …: give more of the text around the place, or set replace_all to true if all of them are meant
+        "#]],
     );
     check(
         text,

@@ -2,21 +2,28 @@
 
 use std::ops::Range;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Call, MAX_CALLS};
 
 /// Returns the calls that a text is made of, or nothing if any part of it is something else.
 ///
 /// `{"name": TOOL, "arguments": {…}}` counts, with `parameters`, `input` or `args` for the arguments, which may be JSON in
-/// a string; also inside of `{"function": …}`, of `{"tool_calls": […]}` and of arrays, and several one after the other.
+/// a string; also inside of `{"function": …}`, of `{"tool_calls": […]}` and of arrays, and several one after the other; and
+/// `<function name="TOOL" arguments='{…}'/>` and `<function=TOOL>{…}</function>`.
 /// `knows` says which tools there are.
 #[must_use]
 pub fn calls(text: &str, knows: impl Fn(&str) -> bool) -> Option<Vec<Call>> {
-    let values = values(text).or_else(|| values(&with_escaped_breaks(text)))?;
+    read(text, &knows, false)
+}
+
+/// As [`calls`]; with `any`, tools that there are none of count too, if what they are called with is called `arguments`.
+pub(super) fn read(text: &str, knows: &impl Fn(&str) -> bool, any: bool) -> Option<Vec<Call>> {
+    let read = |text: &str| values(text).or_else(|| element(text).map(|value| vec![value]));
+    let values = read(text).or_else(|| read(&with_escaped_breaks(text)))?;
     let mut found = Vec::new();
     for value in values {
-        collect(value, &knows, &mut found)?;
+        collect(value, &|object, name| knows(name) || any && object.contains_key("arguments"), &mut found)?;
     }
     found.truncate(MAX_CALLS);
     (!found.is_empty()).then_some(found)
@@ -27,7 +34,38 @@ fn values(text: &str) -> Option<Vec<Value>> {
     values.collect::<Result<_, _>>().ok()
 }
 
-fn collect(value: Value, knows: &impl Fn(&str) -> bool, found: &mut Vec<Call>) -> Option<()> {
+/// Says whether an object with such a name calls a tool.
+type Knows<'k> = dyn Fn(&Map<String, Value>, &str) -> bool + 'k;
+
+/// Returns a call that is written as an element, as an object.
+fn element(text: &str) -> Option<Value> {
+    let text = text.trim().strip_prefix("<function")?;
+    if let Some(rest) = text.strip_prefix('=') {
+        let (name, rest) = rest.split_once('>')?;
+        let input = rest.trim_end().strip_suffix("</function>").unwrap_or(rest);
+        return Some(json!({ "name": name.trim(), "arguments": input }));
+    }
+    let name = attribute(text, "name")?;
+    let input = attribute(text, "arguments").or_else(|| attribute(text, "parameters"))?;
+    Some(json!({ "name": name, "arguments": input }))
+}
+
+/// Returns what stands between the quotes of an attribute. The same quotes may stand in it if another attribute or the
+/// element's end follows the last of them.
+fn attribute<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let at = text.find(&format!(" {name}="))? + name.len() + 2;
+    let value = &text[at..];
+    let quote = value.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
+    let value = &value[1..];
+    if !value.trim_start().starts_with('{') {
+        return value.split_once(quote).map(|(value, _)| value);
+    }
+    let ends = |at: &usize| value[..*at].trim_end().ends_with('}');
+    let end = value.match_indices(quote).map(|(at, _)| at).rfind(ends)?;
+    Some(&value[..end])
+}
+
+fn collect(value: Value, knows: &Knows<'_>, found: &mut Vec<Call>) -> Option<()> {
     match value {
         Value::Array(values) if !values.is_empty() => {
             values.into_iter().try_for_each(|value| collect(value, knows, found))
@@ -46,19 +84,22 @@ fn collect(value: Value, knows: &impl Fn(&str) -> bool, found: &mut Vec<Call>) -
     }
 }
 
-fn call(mut object: Map<String, Value>, knows: &impl Fn(&str) -> bool) -> Option<Call> {
+fn call(mut object: Map<String, Value>, knows: &Knows<'_>) -> Option<Call> {
     let name = ["name", "tool", "tool_name", "function"]
         .iter()
         .find_map(|key| object.get(*key).and_then(Value::as_str))?;
     let name = name.strip_prefix("functions.").unwrap_or(name);
-    if !knows(name) {
+    if !knows(&object, name) {
         return None;
     }
     let name = name.to_owned();
     // Something that only has a name is more likely an answer than a call.
     let input = ["arguments", "parameters", "input", "args"].iter().find_map(|key| object.remove(*key))?;
     let input = match input {
-        Value::String(text) => serde_json::from_str(&text).ok()?,
+        Value::String(text) => {
+            let read = |text: &str| serde_json::from_str(text).ok();
+            read(&text).or_else(|| read(&with_escaped_breaks(&text)))?
+        }
         Value::Null => Value::Object(Map::new()),
         input => input,
     };

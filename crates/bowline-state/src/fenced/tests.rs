@@ -336,3 +336,122 @@ proptest! {
         prop_assert_eq!(at_once.calls, ending.calls);
     }
 }
+
+#[test]
+fn elements_with_attributes_are_calls() {
+    check(
+        "<tools><function name=\"read\" arguments='{\"path\": \"it\\u0027s\"}'/></tools>",
+        expect![[r#"
+            text: ""
+            call: read {"path":"it's"}
+        "#]],
+    );
+    check(
+        "<tool_call>\n<function=write>{\"path\": \"a\", \"content\": \"1 > 0\"}</function>\n</tool_call>",
+        expect![[r#"
+            text: ""
+            call: write {"path":"a","content":"1 > 0"}
+        "#]],
+    );
+    check(
+        "<tools><function name=\"other\" arguments='{}'/></tools>",
+        expect![[r#"
+        text: "<tools><function name=\"other\" arguments='{}'/></tools>"
+    "#]],
+    );
+    check(
+        "<tools><function name=\"read\"/></tools>",
+        expect![[r#"
+        text: "<tools><function name=\"read\"/></tools>"
+    "#]],
+    );
+}
+
+#[test]
+fn an_element_may_hold_text_as_it_is() {
+    check(
+        "<tool_call><function=write>{\"path\": \"a\", \"content\": \"1\n2\"}</function></tool_call>",
+        expect![[r#"
+            text: ""
+            call: write {"path":"a","content":"1\n2"}
+        "#]],
+    );
+}
+
+#[test]
+fn a_fence_that_was_never_opened_is_nothing() {
+    check(
+        "{\"name\":\"read\",\"input\":{\"path\":\"a\"}}\n```\n```\n",
+        expect![[r#"
+        text: ""
+        call: read {"path":"a"}
+    "#]],
+    );
+    check(
+        "{\"name\":\"read\",\"input\":{\"path\":\"a\"}}\n```\nis how to read.",
+        expect![[r#"
+        text: "{\"name\":\"read\",\"input\":{\"path\":\"a\"}}\n```\nis how to read."
+    "#]],
+    );
+}
+
+/// Sends a reply of a model that calls by words through, in pieces of every size, and tells what came out.
+fn by_words(reply: &str) -> String {
+    let chars: Vec<char> = reply.chars().collect();
+    let sifted = |size: usize| {
+        let mut sieve = sieve().by_words();
+        let shown: String =
+            chars.chunks(size).map(|piece| sieve.push(&piece.iter().collect::<String>())).collect();
+        let over = sieve.is_over();
+        let ending = sieve.finish();
+        let calls: String =
+            ending.calls.iter().map(|call| format!(" {} {}", call.name, call.input)).collect();
+        let over = if over { " and is over" } else { "" };
+        format!("{:?}{calls}{over}\n", format!("{shown}{}", ending.text))
+    };
+    let whole = sifted(chars.len());
+    for size in [1, 3] {
+        assert_eq!(sifted(size), whole, "in pieces of {size}");
+    }
+    whole
+}
+
+#[test]
+fn by_words_the_first_block_of_calls_counts() {
+    let call = |path: &str| format!("{{\"name\":\"read\",\"arguments\":{{\"path\":\"{path}\"}}}}");
+    let (a, b, c) = (call("a"), call("b"), call("c"));
+    let replies = [
+        // One after the other.
+        format!("Both:\n{a}\n{b}\n"),
+        format!("```json\n{a}\n{b}\n```\n"),
+        // As if it had seen results.
+        format!("{a}\n```\n{b}\n```\n{c}\n"),
+        format!("```json\n{a}\n```\n```json\n{b}\n```\nBoth."),
+        format!("{a}\n{b}\n{a}\n{c}\n"),
+        format!("{a}\nResult: fine\nDone."),
+        format!("{a}\nResult of read:\nfine"),
+        // What there is none of is called all the same, and is told so.
+        "```json\n{\"name\": \"ask\", \"arguments\": {\"whom\": \"Ada\"}}\n```".to_owned(),
+        "{\"name\": \"ask\", \"input\": {}}".to_owned(),
+        // Calls that something is said of are none.
+        format!("```json\n{a}\n```\nreads a file."),
+        format!("```json\n{a}\n```\nreads a file."),
+        format!("For example:\n```json\n{a}\n```\n```json\n{b}\n```\nThese read files."),
+    ];
+    let told: String = replies.iter().map(|reply| by_words(reply)).collect();
+    expect![[r#"
+        "Both:\n" read {"path":"a"} read {"path":"b"}
+        "" read {"path":"a"} read {"path":"b"}
+        "" read {"path":"a"} and is over
+        "" read {"path":"a"} and is over
+        "" read {"path":"a"} read {"path":"b"} and is over
+        "" read {"path":"a"} and is over
+        "" read {"path":"a"} and is over
+        "" ask {"whom":"Ada"}
+        "{\"name\": \"ask\", \"input\": {}}"
+        "```json\n{\"name\":\"read\",\"arguments\":{\"path\":\"a\"}}\n```\nreads a file."
+        "```json\n{\"name\":\"read\",\"arguments\":{\"path\":\"a\"}}\n```\nreads a file."
+        "For example:\n```json\n{\"name\":\"read\",\"arguments\":{\"path\":\"a\"}}\n```\n```json\n{\"name\":\"read\",\"arguments\":{\"path\":\"b\"}}\n```\nThese read files."
+    "#]]
+    .assert_eq(&told);
+}

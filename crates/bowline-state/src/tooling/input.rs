@@ -62,6 +62,21 @@ impl<'i> Fields<'i> {
         }
     }
 
+    /// Returns a text that has to be there, by any of its names; the first is the one that is asked for.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn text_of(self, keys: &[&str]) -> Result<&'i str, String> {
+        let key = keys.iter().find(|key| self.get(key).is_some()).or(keys.first());
+        self.text(key.copied().unwrap_or_default())
+    }
+
+    /// Says whether something is there by any of these names.
+    #[must_use]
+    pub fn has_any(self, keys: &[&str]) -> bool {
+        keys.iter().any(|key| self.get(key).is_some())
+    }
+
     /// Returns a whole number, if there is one.
     ///
     /// # Errors

@@ -10,8 +10,11 @@ use crate::conversation::{Input, Message, Part, Role, ToolResult, ToolUse};
 /// Plays a script: `text WORDS`, `thought WORDS`, `call ID`, `end`, `length`, `refused`, `too long`, `fail`, `done ID`,
 /// `failed ID`, `compacted`, `cancel`, `cut off`.
 fn check(max_requests: u32, script: &str, expected: Expect) {
+    play(Turn::begin(&[Message::text(Role::User, "go")], max_requests), script, expected);
+}
+
+fn play((mut turn, first): (Turn, Vec<Action>), script: &str, expected: Expect) {
     let mut shown = String::new();
-    let (mut turn, first) = Turn::begin(&[Message::text(Role::User, "go")], max_requests);
     show(&mut shown, "begin", &first);
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let actions = turn.step(event(line));
@@ -341,6 +344,90 @@ fn a_turn_has_only_so_many_requests() {
               record Tool: a="fine"
               end TooManyRequests
         "#]],
+    );
+}
+
+#[test]
+fn a_model_that_says_nothing_is_asked_once_more() {
+    let check = |max_requests, script: &str, expected| {
+        let (mut turn, first) = Turn::begin(&[Message::text(Role::User, "go")], max_requests);
+        turn.ask_again_once();
+        play((turn, first), script, expected);
+    };
+    check(
+        9,
+        "call a\nend\ndone a\nthought hm\nend\ntext It is.\nend",
+        expect![[r#"
+        begin
+          ask
+        call a
+        end
+          record Assistant: call a
+          run a
+        done a
+          record Tool: a="fine"
+          ask
+        thought hm
+        end
+          record Assistant: thought "hm" None
+          askagain
+        text It is.
+        end
+          record Assistant: "It is."
+          end Done
+    "#]],
+    );
+    check(
+        9,
+        "end\nend",
+        expect![[r#"
+        begin
+          ask
+        end
+          askagain
+        end
+          record Assistant: "(There was no answer.)"
+          end Done
+    "#]],
+    );
+    check(
+        1,
+        "end",
+        expect![[r#"
+        begin
+          ask
+        end
+          record Assistant: "(There was no answer.)"
+          end Done
+    "#]],
+    );
+    check(
+        2,
+        "end\ncall a\nend\ndone a",
+        expect![[r#"
+        begin
+          ask
+        end
+          askagain
+        call a
+        end
+          record Assistant: call a
+          run a
+        done a
+          record Tool: a="fine"
+          end TooManyRequests
+    "#]],
+    );
+    check(
+        9,
+        "length",
+        expect![[r#"
+        begin
+          ask
+        length
+          record Assistant: "(There was no answer.)"
+          end Length
+    "#]],
     );
 }
 

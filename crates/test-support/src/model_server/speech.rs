@@ -56,6 +56,22 @@ pub(super) fn anthropic(said: &Say, number: usize, events: bool) -> (&'static st
     (EVENTS, named(&events))
 }
 
+/// Returns an answer of OpenAI's chat completions with its type, as events. The number tells answers apart.
+pub(super) fn chat(said: &Say, number: usize) -> (&'static str, String) {
+    let (delta, stop) = match said {
+        Say::Text(text) => (json!({"role": "assistant", "content": text}), "stop"),
+        Say::Call { name, args } => {
+            let function = json!({"name": name, "arguments": args.to_string()});
+            let call =
+                json!({"index": 0, "id": format!("call_{number}"), "type": "function", "function": function});
+            (json!({"role": "assistant", "tool_calls": [call]}), "tool_calls")
+        }
+    };
+    let said = json!({"choices": [{"index": 0, "delta": delta}]});
+    let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": stop}]});
+    (EVENTS, format!("data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
+}
+
 /// Returns an answer of OpenAI's Responses with its type. The number tells answers apart.
 pub(super) fn openai(said: &Say, number: usize) -> (&'static str, String) {
     let item = match said {

@@ -8,7 +8,7 @@ use genai::chat::{
 use serde_json::{Value, json};
 
 use crate::model::provider::Provider;
-use crate::model::{ModelInfo, Request};
+use crate::model::{ModelInfo, Request, words};
 
 /// Of input that is no object, so much goes back to the model, in bytes: it shall see what it did.
 const MAX_UNREAD: usize = 4 << 10;
@@ -23,8 +23,10 @@ pub(super) fn chat(provider: Provider, info: &ModelInfo, request: &Request) -> C
     } else if !request.system.is_empty() {
         chat.system = Some(request.system.to_string());
     }
-    let asked = request.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-    for (at, message) in request.messages.iter().enumerate() {
+    let spoken = request.by_words.then(|| words::conversation(&request.messages));
+    let said = spoken.as_deref().unwrap_or(&request.messages);
+    let asked = said.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+    for (at, message) in said.iter().enumerate() {
         let thoughts = Thoughts::of(provider, request.thinking, at > asked);
         push(&mut messages, provider, info, thoughts, message);
     }
@@ -35,7 +37,7 @@ pub(super) fn chat(provider: Provider, info: &ModelInfo, request: &Request) -> C
         messages.push(last.with_options(CacheControl::Ephemeral));
     }
     chat.messages = messages;
-    if !request.tools.is_empty() {
+    if !request.tools.is_empty() && !request.by_words {
         let tool = |tool: &bowline_state::conversation::ToolSpec| {
             Tool::new(ToolName::Custom(tool.name.clone()))
                 .with_description(tool.description.clone())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bowline_state::conversation::{Message, Part, Role, ToolUse, Usage};
 use bowline_state::fenced::Sieve;
 use bowline_state::retry::{self, Trouble};
+use bowline_state::turn::BLANK;
 use futures_util::StreamExt as _;
 use genai::chat::{ChatFrameSink, ChatStream, ChatStreamEvent, FrameCtx, RawFrameRef, StopReason, StreamEnd};
 use tokio::time::timeout;
@@ -24,6 +25,7 @@ pub(super) struct Reading {
     frames: Shared<Frames>,
     // Holds back what may be a call, for models that write such as text.
     sieve: Option<Sieve>,
+    by_words: bool,
     // The ids that calls of the conversation have.
     taken: HashSet<String>,
     // How long the first piece may take, and each of the others.
@@ -49,7 +51,11 @@ impl Reading {
         Self {
             provider,
             frames: Arc::new(Mutex::new(Frames::new(provider))),
-            sieve: weak.then(|| Sieve::new(known()).quoting(told(&request.messages))),
+            sieve: weak.then(|| {
+                let sieve = Sieve::new(known()).quoting(told(&request.messages));
+                if request.by_words { sieve.by_words() } else { sieve }
+            }),
+            by_words: request.by_words,
             taken: taken.collect(),
             first,
             silence,
@@ -90,6 +96,10 @@ impl Reading {
                     };
                     *shown |= !text.is_empty();
                     voice.text(text).await;
+                    // Whoever goes on as if it had seen results may go on for minutes.
+                    if self.by_words && self.sieve.as_ref().is_some_and(Sieve::is_over) {
+                        break (Stop::Done, None);
+                    }
                 }
                 Some(Ok(ChatStreamEvent::ReasoningChunk(chunk))) => {
                     *shown = true;
@@ -258,7 +268,10 @@ impl Reading {
 
 /// Returns what the model was told since the user spoke last.
 fn told(messages: &[Message]) -> Vec<String> {
-    let spoke = messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+    // That it said nothing it is told by us.
+    let speaks =
+        |message: &Message| message.role == Role::User && *message != Message::text(Role::User, BLANK);
+    let spoke = messages.iter().rposition(speaks).unwrap_or(0);
     let theirs = messages[spoke..].iter().filter(|message| message.role != Role::Assistant);
     let text = |part: &Part| match part {
         Part::Text { text } => Some(text.clone()),

@@ -8,7 +8,7 @@ mod streams;
 
 use std::time::Duration;
 
-use bowline_state::conversation::{Message, Role};
+use bowline_state::conversation::{Input, Message, Part, Role, ToolResult, ToolUse};
 use bowline_state::retry::Limits;
 use expect_test::{Expect, expect};
 
@@ -315,4 +315,46 @@ fn chance_is_a_number_from_0_to_1() {
     let some: Vec<f64> = (0..100).map(|_| chance()).collect();
     assert!(some.iter().all(|chance| (0.0..=1.0).contains(chance)));
     assert!(some.iter().any(|chance| *chance != some[0]));
+}
+
+#[tokio::test]
+async fn a_model_that_goes_on_as_if_it_had_seen_results_is_not_listened_to() {
+    let call = r#"```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n```\n"#;
+    let piece = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{call}\"}}}}]}}\n\n");
+    let mut answer = open(piece.repeat(2));
+    answer.push(Do::Stall);
+    let server = Server::start([answer]).await;
+    let model = model(&net(Timeouts::default()), Provider::Compatible, &server.url);
+    let messages = vec![Message::text(Role::User, "Read a.")];
+    let asked = Request { by_words: true, ..request(messages, &["read"]) };
+    expect![[r#"
+        call call_1 read {"path":"a"}
+        end Done
+    "#]]
+    .assert_eq(&told(model.ask(asked)).await);
+    // It hears that nobody does.
+    server.left.notified().await;
+}
+
+#[tokio::test]
+async fn a_call_that_a_file_holds_is_a_quote_also_when_the_model_was_asked_again() {
+    let call = r#"{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"#;
+    let said = format!(r#"{{"choices":[{{"delta":{{"content":"{call}"}},"finish_reason":"stop"}}]}}"#);
+    let server = Server::start([open(format!("data: {said}\n\ndata: [DONE]\n\n"))]).await;
+    let model = model(&net(Timeouts::default()), Provider::Compatible, &server.url);
+    let input = Input::Value(serde_json::json!({ "path": "b" }));
+    let made = ToolUse { id: "c1".to_owned(), name: "read".to_owned(), input };
+    let found = ToolResult::done(&made, call.replace('\\', ""));
+    let messages = vec![
+        Message::text(Role::User, "Read b."),
+        Message { role: Role::Assistant, parts: vec![Part::Call(made)] },
+        Message { role: Role::Tool, parts: vec![Part::Result(found)] },
+        Message::text(Role::User, bowline_state::turn::BLANK),
+    ];
+    let asked = Request { by_words: true, ..request(messages, &["read"]) };
+    expect![[r#"
+        text "{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}"
+        end Done
+    "#]]
+    .assert_eq(&told(model.ask(asked)).await);
 }

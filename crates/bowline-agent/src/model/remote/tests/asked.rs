@@ -1,6 +1,6 @@
 //! What providers are asked, on the wire.
 
-use bowline_state::conversation::{Input, Part, Thinking, ToolResult, ToolUse};
+use bowline_state::conversation::Thinking;
 use serde_json::{Value, json};
 
 use super::*;
@@ -174,4 +174,62 @@ async fn ollama() {
           {"role":"tool","content":"there is no such tool"}
           {"role":"user","content":"Pictures from the tools above:\n\n(a picture, which this model cannot see)"}
     "#]]).await;
+}
+
+#[tokio::test]
+async fn small_models_are_told_of_calls_and_results_in_words() {
+    let mut all = Vec::new();
+    for provider in [Provider::Compatible, Provider::Ollama] {
+        let server = Server::start([open("")]).await;
+        let model = model(&net(Timeouts::default()), provider, &server.url);
+        told(model.ask(Request { by_words: true, ..everything() })).await;
+        let body = &server.heard()[0].body;
+        assert_eq!(body["tools"], Value::Null);
+        let messages = body["messages"].as_array().unwrap().iter();
+        all.push(messages.map(|one| format!("{}: {}\n", one["role"], one["content"])).collect::<String>());
+    }
+    assert_eq!(all[0], all[1]);
+    expect![[r#"
+        "system": "Be good."
+        "user": "Look.\n\n(a picture, which this model cannot see)"
+        "assistant": "I read.\n\n```json\n{\"name\":\"read\",\"arguments\":{\"path\":\"a\"}}\n```\n\n{oops"
+        "user": "Result of read:\n1\n2\n\nResult of no such tool! failed:\nthere is no such tool\n\nIf it was refused, tell the user; else correct the call that failed, and make it again."
+    "#]].assert_eq(&all[0]);
+}
+
+#[tokio::test]
+async fn a_server_is_asked_once_for_the_window_of_a_model_that_nothing_is_known_of() {
+    let body = json!({ "data": [{ "id": "some-model-max", "max_model_len": 8192 }] }).to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let answer = || vec![Do::Send(format!("{head}{body}").into_bytes())];
+    let server = Server::start([answer(), answer()]).await;
+    let model = model(&net(Timeouts::default()), Provider::Compatible, &server.url);
+    assert!(!model.info().is_small());
+    for _ in 0..2 {
+        model.learn().await;
+        assert_eq!(model.info().window, 8192);
+        assert!(model.info().is_small());
+    }
+    assert_eq!(server.heard().iter().map(|heard| heard.path.as_str()).collect::<Vec<_>>(), ["/v1/models"]);
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_of_windows_is_taken_as_it_was() {
+    let html = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>".to_vec();
+    for answer in [vec![Do::Reset], vec![Do::Send(html)], status("404 Not Found", "", "no"), vec![]] {
+        let server = Server::start([answer]).await;
+        let model = model(&net(Timeouts::default()), Provider::Compatible, &server.url);
+        let before = model.info().clone();
+        model.learn().await;
+        assert_eq!(*model.info(), before);
+    }
+    // Of others the window is known, or is what they are told.
+    let server = Server::start([]).await;
+    for provider in [Provider::OpenAi, Provider::Ollama] {
+        model(&net(Timeouts::default()), provider, &server.url).learn().await;
+    }
+    assert!(server.heard().is_empty());
 }

@@ -1,0 +1,74 @@
+//! Calls and results as words, for models that are told of tools in words.
+
+use bowline_state::conversation::{Input, Message, Part, Role};
+use serde_json::{Value, json};
+
+/// What follows results: small models else go on with whatever the text brings to mind. What was found may be the answer; a
+/// change may be one of several.
+const FOUND: &str = "Answer the user if this is enough; else call the next tool.";
+const FAILED: &str =
+    "If it was refused, tell the user; else correct the call that failed, and make it again.";
+const CHANGED: &str = "Call the next tool that the task needs; answer the user if it needs none.";
+
+/// Returns a call as a model is to write it.
+pub(crate) fn call(tool: &str, input: &Value) -> String {
+    format!("```json\n{}\n```", json!({ "name": tool, "arguments": input }))
+}
+
+/// Returns a conversation without calls and results: they are texts in it, and who speaks twice speaks once.
+pub(super) fn conversation(messages: &[Message]) -> Vec<Message> {
+    let mut all: Vec<Message> = Vec::new();
+    for message in messages.iter().map(spoken) {
+        match all.last_mut() {
+            Some(last) if last.role == message.role => last.parts.extend(message.parts),
+            _ => all.push(message),
+        }
+    }
+    all
+}
+
+/// Returns a message without calls and results. Pictures in results are left out.
+fn spoken(message: &Message) -> Message {
+    let mut parts: Vec<Part> = Vec::new();
+    for part in &message.parts {
+        let text = match part {
+            Part::Call(made) => match &made.input {
+                Input::Value(input) => call(&made.name, input),
+                Input::Broken { text, .. } => text.clone(),
+            },
+            Part::Result(result) => {
+                let failed = if result.failed { " failed" } else { "" };
+                format!("Result of {}{failed}:\n{}", result.name, result.text)
+            }
+            other => {
+                parts.push(other.clone());
+                continue;
+            }
+        };
+        parts.push(Part::Text { text });
+    }
+    if message.role == Role::Tool {
+        let results = || {
+            message.parts.iter().filter_map(|part| match part {
+                Part::Result(result) => Some(result),
+                _ => None,
+            })
+        };
+        let next = if results().any(|result| result.failed) {
+            FAILED
+        } else if results().any(|result| result.name.contains("edit") || result.name.contains("write")) {
+            CHANGED
+        } else {
+            FOUND
+        };
+        parts.push(Part::Text { text: next.to_owned() });
+        // One text, as whatever splits texts might put something between.
+        let texts = parts.iter().filter_map(|part| match part {
+            Part::Text { text } => Some(text.trim_end()),
+            _ => None,
+        });
+        let text = texts.collect::<Vec<_>>().join("\n\n");
+        return Message { role: Role::User, parts: vec![Part::Text { text }] };
+    }
+    Message { role: message.role, parts }
+}
