@@ -1,6 +1,7 @@
 //! What is seen of lines, good and bad.
 
 use expect_test::expect;
+use proptest::prelude::*;
 
 use super::{Peek, id, is_plain, peek, with_id};
 
@@ -110,4 +111,57 @@ fn another_id_changes_nothing_else() {
         { "id" : "x" , "method":"a","params":{"id":7}}
     "#]]
     .assert_eq(&told);
+}
+
+/// Returns pieces that lines are put together from, so that names come twice, escaped, in capitals and out of place.
+fn pieces() -> impl Strategy<Value = String> {
+    let pieces = [
+        r#""id":1"#,
+        r#""id":null"#,
+        r#""method":"a""#,
+        r#""method":"b""#,
+        r#""method":null"#,
+        r#""m\u0065thod":"b""#,
+        r#""Method":"b""#,
+        r#""result":{}"#,
+        r#""error":null"#,
+        r#""params":{"method":"c","id":[2,"}"]}"#,
+        r#""_x":"\"method\":\"b\"""#,
+        r#""a\\":{"b":[{}]}"#,
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "\\",
+        " ",
+        "\u{feff}",
+        "\u{a0}",
+    ];
+    let inner = proptest::collection::vec(proptest::sample::select(pieces.to_vec()), 1..6);
+    (inner, any::<bool>()).prop_map(|(inner, object)| match object {
+        true => format!("{{{}}}", inner.join(",")),
+        false => inner.concat(),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn what_is_plain_and_json_is_what_was_seen_of_it(line in pieces()) {
+        let read = serde_json::from_str::<serde_json::Value>(line.trim_start_matches('\u{feff}'));
+        if let (true, Ok(read)) = (is_plain(line.as_bytes()), read) {
+            let named = |name: &str| read.get(name).filter(|value| !value.is_null());
+            let (method, id) = (named("method").and_then(|method| method.as_str()), named("id").is_some());
+            match peek(line.as_bytes()) {
+                Peek::Request { method: seen, .. } => prop_assert_eq!((Some(&*seen), true), (method, id)),
+                Peek::Notification { method: seen } => prop_assert_eq!((Some(&*seen), false), (method, id)),
+                Peek::Answer { .. } => prop_assert_eq!((None, true), (method, id)),
+                Peek::Other => prop_assert!(method.is_none(), "{:?}", method),
+            }
+        }
+    }
 }
