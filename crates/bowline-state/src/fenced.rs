@@ -19,7 +19,6 @@ use self::marks::{
     Fence, LONGEST_CLOSE, TAGS, closing_tag, is_made_up, may_hold_calls, unfenced, without_cut_tag,
 };
 use self::shape::Scan;
-pub use self::shape::calls;
 
 /// Text that is held back is text after all when it becomes longer than this, in bytes.
 pub const MAX_HELD: usize = 1 << 20;

@@ -11,13 +11,8 @@ use super::{Call, MAX_CALLS};
 /// `{"name": TOOL, "arguments": {…}}` counts, with `parameters`, `input` or `args` for the arguments, which may be JSON in
 /// a string; also inside of `{"function": …}`, of `{"tool_calls": […]}` and of arrays, and several one after the other; and
 /// `<function name="TOOL" arguments='{…}'/>` and `<function=TOOL>{…}</function>`.
-/// `knows` says which tools there are.
-#[must_use]
-pub fn calls(text: &str, knows: impl Fn(&str) -> bool) -> Option<Vec<Call>> {
-    read(text, &knows, false)
-}
-
-/// As [`calls`]; with `any`, tools that there are none of count too, if what they are called with is called `arguments`.
+/// `knows` says which tools there are; with `any`, those that there are none of count too, if what they are called with is called
+/// `arguments`.
 pub(super) fn read(text: &str, knows: &impl Fn(&str) -> bool, any: bool) -> Option<Vec<Call>> {
     let read = |text: &str| values(text).or_else(|| element(text).map(|value| vec![value]));
     let values = read(text).or_else(|| read(&with_escaped_breaks(text)))?;
