@@ -213,7 +213,8 @@ pub trait Model: Send + Sync {
     /// Returns what is known of it.
     fn info(&self) -> &ModelInfo;
 
-    /// Learns what only its server knows, once; [`Model::info`] tells it afterwards. Who cannot be asked stays unknown.
+    /// Learns what only its server knows, unless it has; [`Model::info`] tells it afterwards. Who cannot be asked now can be
+    /// later.
     fn learn(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::ready(()))
     }

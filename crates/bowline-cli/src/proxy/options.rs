@@ -14,7 +14,8 @@ use crate::places::Places;
 #[derive(Args, Debug)]
 pub(super) struct BesideArguments {
     /// Applies rules to what the agent asks permission for before the editor is asked, and to what it does through the
-    /// editor: deny is refused, allow passes, and of the rest you are asked in the editor. FILE has rules in place of
+    /// editor: deny is refused, allow passes, and of the rest you are asked in the editor; what rules cannot be applied
+    /// to is refused. FILE has rules in place of
     /// yours; PRESET (ask, accept-edits, read-only, full, deny) holds where none of yours does; with neither, yours alone
     #[arg(long, value_name = "FILE|PRESET", num_args = 0..=1, default_missing_value = "")]
     policy: Option<String>,

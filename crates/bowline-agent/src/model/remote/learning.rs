@@ -11,7 +11,7 @@ use crate::model::ModelInfo;
 use crate::model::catalogue::DEFAULT_WINDOW;
 use crate::model::provider::Provider;
 
-/// How long a server may take. One that does not say is taken for one that does not know.
+/// How long a server may take. One that takes longer is asked again another time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The most that it may say, in bytes.
@@ -78,8 +78,8 @@ fn window(said: &Value, name: &str) -> Option<u64> {
     let model = models.iter().find(is_it).or_else(only)?;
     let places =
         ["/meta/n_ctx", "/max_model_len", "/loaded_context_length", "/context_window", "/context_length"];
-    let told = places.iter().filter_map(|place| model.pointer(place)?.as_u64());
-    told.into_iter().find(|window| *window >= MIN_WINDOW)
+    let mut told = places.iter().filter_map(|place| model.pointer(place)?.as_u64());
+    told.find(|window| *window >= MIN_WINDOW)
 }
 
 #[cfg(test)]
