@@ -5,9 +5,10 @@ use toml::{Table, Value};
 
 /// What each package of the workspace may use of the others. Host, agent and proxy never use each other.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("file-lease", &[]),
     ("bowline-state", &[]),
     ("bowline-wire", &["bowline-state"]),
-    ("bowline-workspace", &["bowline-state", "bowline-wire"]),
+    ("bowline-workspace", &["file-lease", "bowline-state", "bowline-wire"]),
     ("bowline-mcp", &["bowline-state", "bowline-wire", "bowline-workspace"]),
     ("bowline-host", &["bowline-state", "bowline-wire", "bowline-workspace", "bowline-mcp"]),
     ("bowline-agent", &["bowline-state", "bowline-wire", "bowline-workspace", "bowline-mcp"]),
@@ -28,6 +29,7 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "bowline-host",
     "bowline-agent",
     "bowline-proxy",
+    "file-lease",
     "xtask",
 ];
 

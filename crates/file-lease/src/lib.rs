@@ -1,0 +1,165 @@
+//! Leases on open files: tells whether another program has a file open for writing.
+//!
+//! Linux grants a shared lease on a file only while no program has it open for writing, and an exclusive one only
+//! while no other program has it open at all. While a lease is held, a program that opens the file in a conflicting
+//! way waits until the lease is released, or for 45 seconds. Hold a lease for as long as one read or one rename
+//! takes.
+//!
+//! A program that opens the file with `O_NONBLOCK` does not wait: its `open` fails with `EWOULDBLOCK`.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// A lease, released when it is dropped.
+#[derive(Debug)]
+#[must_use = "a lease that is dropped protects nothing"]
+pub struct Lease<'a> {
+    file: BorrowedFd<'a>,
+}
+
+/// Why there is no lease.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// Another program has the file open in a way that conflicts with the lease.
+    #[error("another program has the file open")]
+    Contended,
+    /// The system grants no lease on this file: it belongs to another user, or its file system has none.
+    #[error("leases are unavailable: {0}")]
+    Unavailable(io::Error),
+}
+
+impl<'a> Lease<'a> {
+    /// Takes a shared lease: no program has the file open for writing. The file has to be open for reading only.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::Contended`] if a program has the file open for writing.
+    pub fn try_shared(file: BorrowedFd<'a>) -> Result<Self, LeaseError> {
+        system::set_lease(file, system::SHARED)?;
+        Ok(Self { file })
+    }
+
+    /// Takes an exclusive lease: the file is open nowhere but here.
+    ///
+    /// # Errors
+    /// Returns [`LeaseError::Contended`] if the file is open elsewhere.
+    pub fn try_exclusive(file: BorrowedFd<'a>) -> Result<Self, LeaseError> {
+        system::set_lease(file, system::EXCLUSIVE)?;
+        Ok(Self { file })
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        // It cannot fail: the descriptor is open and the lease is its own.
+        system::set_lease(self.file, system::NONE).ok();
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::io;
+    use std::os::fd::{AsRawFd, BorrowedFd};
+
+    use super::LeaseError;
+
+    pub(super) const SHARED: libc::c_int = libc::F_RDLCK;
+    pub(super) const EXCLUSIVE: libc::c_int = libc::F_WRLCK;
+    pub(super) const NONE: libc::c_int = libc::F_UNLCK;
+
+    /// `F_SETSIG`, which the libc crate does not define for every target.
+    const F_SETSIG: libc::c_int = 10;
+
+    pub(super) fn set_lease(file: BorrowedFd<'_>, lease: libc::c_int) -> Result<(), LeaseError> {
+        if lease != NONE {
+            // The holder of a lease is signalled when another program wants the file, by SIGIO, which ends the
+            // process. SIGURG is ignored by default. Releasing a lease resets this.
+            control(file, F_SETSIG, libc::SIGURG).map_err(LeaseError::Unavailable)?;
+        }
+        control(file, libc::F_SETLEASE, lease).map_err(|why| match why.raw_os_error() {
+            Some(libc::EAGAIN) => LeaseError::Contended,
+            _ => LeaseError::Unavailable(why),
+        })
+    }
+
+    fn control(file: BorrowedFd<'_>, command: libc::c_int, argument: libc::c_int) -> io::Result<()> {
+        loop {
+            // SAFETY: the descriptor is open for as long as it is borrowed, and these commands take an integer.
+            if unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } != -1 {
+                return Ok(());
+            }
+            let why = io::Error::last_os_error();
+            if why.kind() != io::ErrorKind::Interrupted {
+                return Err(why);
+            }
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::io;
+    use std::os::fd::BorrowedFd;
+
+    use super::LeaseError;
+
+    pub(super) const SHARED: i32 = 0;
+    pub(super) const EXCLUSIVE: i32 = 1;
+    pub(super) const NONE: i32 = 2;
+
+    pub(super) fn set_lease(_: BorrowedFd<'_>, _: i32) -> Result<(), LeaseError> {
+        Err(LeaseError::Unavailable(io::ErrorKind::Unsupported.into()))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs::{File, OpenOptions};
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use super::{Lease, LeaseError};
+
+    #[test]
+    fn a_shared_lease_needs_a_file_that_no_program_writes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let reader = File::open(file.path()).unwrap();
+        let lease = Lease::try_shared(reader.as_fd());
+        assert!(matches!(lease, Err(LeaseError::Contended)), "the temporary file is open for writing");
+        let path = file.into_temp_path();
+        let other = File::open(&path).unwrap();
+        drop(Lease::try_shared(reader.as_fd()).unwrap());
+        drop(other);
+    }
+
+    #[test]
+    fn an_exclusive_lease_needs_a_file_that_is_open_nowhere_else() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let own = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let reader = File::open(&path).unwrap();
+        assert!(matches!(Lease::try_exclusive(own.as_fd()), Err(LeaseError::Contended)));
+        drop(reader);
+        drop(Lease::try_exclusive(own.as_fd()).unwrap());
+    }
+
+    /// Without a harmless signal the process would end here.
+    #[test]
+    fn a_program_that_wants_the_file_waits_for_the_lease() {
+        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+        let reader = File::open(&path).unwrap();
+        for _ in 0..2 {
+            let lease = Lease::try_shared(reader.as_fd()).unwrap();
+            let (opens, waits) = std::sync::mpsc::channel();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let is_refused = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
+                    opens.send(is_refused.is_err()).unwrap();
+                    OpenOptions::new().write(true).open(&path).unwrap().write_all(b"later").unwrap();
+                });
+                assert!(waits.recv().unwrap(), "a lease is held");
+                drop(lease);
+            });
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), b"later");
+    }
+}
