@@ -16,6 +16,7 @@ use bowline_state::ledger::Version;
 use bowline_state::lines::index::LineIndex;
 use bowline_state::lines::{PastEnd, Window, WindowScanner};
 use bowline_state::text::{self, Format, NotText};
+use file_lease::{Lease, LeaseError};
 use indexmap::IndexMap;
 use rustix::fs::Stat;
 use rustix::io::ReadWriteFlags;
@@ -142,6 +143,11 @@ pub(crate) fn read_text(file: &File, cap: u64) -> Result<FileText, ReadFault> {
 /// Reads a whole file as text, if all of it is in memory. `before` is what the file was at an earlier
 /// look, which it still has to be.
 pub(crate) fn read_text_at_hand(file: BorrowedFd<'_>, before: &Stat, cap: u64) -> Option<FileText> {
+    // Where a program is writing the file, the read has to wait.
+    let _lease = match Lease::try_shared(file) {
+        Err(LeaseError::Contended) => return None,
+        lease => lease.ok(),
+    };
     let read = |bytes: &mut [u8]| {
         let mut room = [io::IoSliceMut::new(bytes)];
         rustix::io::preadv2(file, &mut room, 0, ReadWriteFlags::NOWAIT).ok()

@@ -113,6 +113,9 @@ pub enum FilesError {
     /// What the write would do by now is not what somebody agreed to.
     #[error("{} changed after the write was approved: nothing was written, ask again", quote(.0))]
     NotAsAgreed(String),
+    /// Another program is writing the file, and did not finish within a second.
+    #[error("another program is writing {}: nothing was done, try again when it has finished", quote(.0))]
+    BeingWritten(String),
     /// The file changes all the time.
     #[error("{} keeps changing, try again", quote(.0))]
     Unsteady(String),
@@ -252,6 +255,7 @@ impl From<FilesError> for Failure {
             },
             error @ (FilesError::System { .. }
             | FilesError::Unsteady(_)
+            | FilesError::BeingWritten(_)
             | FilesError::Interrupted { .. }
             | FilesError::HalfTakenBack { .. }
             | FilesError::Denied(Denied::System { .. } | Denied::Unsteady(_))) => {

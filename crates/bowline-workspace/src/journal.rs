@@ -310,6 +310,14 @@ impl Journal {
         self.read(|connection| rows::one(connection, id))
     }
 
+    /// Returns the change whose temporary file has a name, whatever became of it.
+    ///
+    /// # Errors
+    /// Fails if the journal cannot be read.
+    pub fn change_by_temp(&self, temp: &str) -> Result<Option<Entry>, JournalError> {
+        self.read(|connection| rows::by_temp(connection, temp))
+    }
+
     /// Says whether a content is kept, without giving it back.
     ///
     /// # Errors

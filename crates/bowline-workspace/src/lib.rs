@@ -31,6 +31,7 @@ pub mod approvals;
 pub mod audit;
 pub mod calls;
 mod disk;
+mod displaced;
 pub mod error;
 pub mod files;
 pub mod glance;
@@ -45,5 +46,6 @@ pub mod terminals;
 pub mod walker;
 pub mod watch;
 pub mod workspace;
+mod writers;
 
 pub use bowline_state as state;

@@ -4,21 +4,29 @@
 //! old one is still there to be looked at: if it is not the text that the write was decided on, they change back and
 //! nothing has happened. A plain rename would have thrown that text away.
 //!
-//! Whoever writes to the file in that moment may write to one that has just lost its place. Such a text is [`Late`]: it is
-//! handed on, to be merged into the file.
+//! A file that another program has open for writing is not replaced: a lease tells ([`crate::writers`]), and keeps others
+//! from opening it until the new file has its place. A program that then opens the old one writes to a file that has just
+//! lost its place. Such a text is [`Late`]: it is handed on, to be merged into the file. The old file is kept for a while
+//! ([`crate::displaced`]), for what arrives later still.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
+use file_lease::{Lease, LeaseError};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::calls::{Call, Calls};
+use crate::displaced::{self, DisplacedFiles};
 use crate::roots::Place;
+use crate::writers::{self, Purpose, WriterState};
 
+mod in_place;
 mod metadata;
 
+pub(crate) use in_place::in_place;
 use metadata::carry_over;
 
 /// How many bytes are written at a time.
@@ -127,37 +135,6 @@ pub(crate) fn put(
     rustix::fs::fstat(new.0).map_err(|why| Failed::Interrupted(why.into()))
 }
 
-/// Writes new bytes over the old ones: for files whose identity has to stay.
-pub(crate) fn in_place(place: &Place, old: Old<'_>, new: New<'_>, calls: &Calls) -> Result<Stat, Failed> {
-    let open = || -> io::Result<File> {
-        calls.pass(Call::OpenInPlace)?;
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        Ok(rustix::fs::openat(place.directory(), place.leaf(), flags, Mode::empty())?.into())
-    };
-    let file = open().map_err(Failed::Undone)?;
-    if !is_unchanged(&file, old).map_err(Failed::Undone)? {
-        return Err(Failed::Raced);
-    }
-    let write = || -> io::Result<()> {
-        // Before the bytes: if the mode cannot be set, nothing has been touched.
-        if let Some(mode) = new.mode.filter(|mode| mode & 0o7777 != old.stat.st_mode & 0o7777) {
-            set_mode(&file, mode, calls)?;
-        }
-        overwrite(&file, old.bytes.len() as u64, new.bytes, calls)
-    };
-    if let Err(why) = write() {
-        let back = || -> io::Result<()> {
-            overwrite(&file, new.bytes.len() as u64, old.bytes, calls)?;
-            if new.mode.is_some() { set_mode(&file, old.stat.st_mode, calls) } else { Ok(()) }
-        };
-        return Err(match back() {
-            Ok(()) => Failed::Undone(why),
-            Err(_) => Failed::Interrupted(why),
-        });
-    }
-    rustix::fs::fstat(&file).map_err(|why| Failed::Interrupted(why.into()))
-}
-
 /// Takes a file away: it bears the temporary name from then on, until that is removed, or it comes back.
 pub(crate) fn take_away(place: &Place, old: Old<'_>, temp: &str, calls: &Calls) -> Result<(), Failed> {
     match rename_new(place, place.leaf(), temp, calls) {
@@ -181,21 +158,13 @@ pub(crate) fn is_as_taken(place: &Place, old: Old<'_>, temp: &str) -> io::Result
     place.open(temp).map_err(io::Error::from).and_then(|file| is_unchanged(&file, old))
 }
 
-/// Removes a file that was taken away.
-pub(crate) fn remove_taken(
+/// Gives the file that bears a temporary name its place, where a new one is now, and displaces the new one.
+pub(crate) fn exchange_back(
     place: &Place,
-    old: Old<'_>,
     temp: &str,
+    displaced: DisplacedFiles<'_>,
     calls: &Calls,
-    late: &mut Vec<Late>,
 ) -> io::Result<()> {
-    let taken = place.open(temp)?;
-    remove(place, temp, calls)?;
-    take_late(&taken, old.bytes, late)
-}
-
-/// Gives the file that bears a temporary name its place, where a new one is now, and removes the new one.
-pub(crate) fn exchange_back(place: &Place, temp: &str, calls: &Calls) -> io::Result<()> {
     calls.pass(Call::Exchange)?;
     rustix::fs::renameat_with(
         place.directory(),
@@ -204,7 +173,7 @@ pub(crate) fn exchange_back(place: &Place, temp: &str, calls: &Calls) -> io::Res
         place.leaf(),
         RenameFlags::EXCHANGE,
     )?;
-    remove(place, temp, calls)?;
+    displaced.take_in(place, temp, calls)?;
     sync_directory(place, calls)
 }
 
@@ -296,6 +265,15 @@ fn change_places(
         return Err(Failed::Raced);
     }
     let directory = place.directory();
+    let replaced = place.open(place.leaf()).map_err(|_| Failed::Raced)?;
+    let lease = match Lease::try_shared(replaced.as_fd()) {
+        Err(LeaseError::Contended) => return Err(Failed::Raced),
+        lease => lease.ok(),
+    };
+    // Under the lease it stays as it is.
+    if lease.is_some() && !is_unchanged(&replaced, old).map_err(Failed::Undone)? {
+        return Err(Failed::Raced);
+    }
     let exchange = || -> io::Result<()> {
         calls.pass(Call::Exchange)?;
         Ok(rustix::fs::renameat_with(directory, temp, directory, place.leaf(), RenameFlags::EXCHANGE)?)
@@ -311,7 +289,14 @@ fn change_places(
             };
         }
     }
-    let failed = match place.open(temp).map_err(io::Error::from).and_then(|file| is_unchanged(&file, old)) {
+    let is_expected = || -> io::Result<bool> {
+        let displaced = place.open(temp)?;
+        if lease.is_some() {
+            return Ok(is_same(&rustix::fs::fstat(&displaced)?, old.stat));
+        }
+        is_unchanged(&displaced, old)
+    };
+    let failed = match is_expected() {
         Ok(true) => return Ok(()),
         Ok(false) => Failed::Raced,
         // A link or a directory that took the file's place cannot be opened as a file.
@@ -394,11 +379,12 @@ pub(crate) enum Removed {
     Left(io::Error),
 }
 
-/// Removes the old file, now that the new one has its place for good.
-pub(crate) fn remove_replaced(
+/// Moves the old file out of the way, now that the new one has its place for good, or there is none.
+pub(crate) fn displace(
     place: &Place,
     old: Old<'_>,
     temp: &str,
+    to: DisplacedFiles<'_>,
     calls: &Calls,
     late: &mut Vec<Late>,
 ) -> io::Result<Removed> {
@@ -408,10 +394,21 @@ pub(crate) fn remove_replaced(
         Err(Errno::NOENT) => return Ok(Removed::Yes),
         Err(why) => return Err(why.into()),
     };
-    let removed = remove(place, temp, calls);
-    // Who had opened the old file before may have written to it meanwhile: a last look, now that nobody can open it.
-    take_late(&replaced, old.bytes, late)?;
-    Ok(removed.map_or_else(Removed::Left, |()| Removed::Yes))
+    // A program that waited for the lease has opened it by now, and will soon be done.
+    let waited = writers::wait(&replaced, Purpose::Write);
+    match waited.state {
+        WriterState::None => {
+            take_late(&replaced, old.bytes, late)?;
+            displaced::mark_untouched(&replaced);
+        }
+        WriterState::Unknown => {
+            displaced::mark_untouched(&replaced);
+            take_late(&replaced, old.bytes, late)?;
+        }
+        // What it has written when it is done is found later.
+        WriterState::Idle | WriterState::Busy => {}
+    }
+    Ok(to.take_in(place, temp, calls).map_or_else(Removed::Left, |()| Removed::Yes))
 }
 
 /// Takes a new file out of its place again, and gives that back to the one that was there. If somebody has changed the new
@@ -421,14 +418,22 @@ pub(crate) fn put_back(
     now: Old<'_>,
     was: Option<Old<'_>>,
     temp: &str,
+    displaced: DisplacedFiles<'_>,
     calls: &Calls,
     late: &mut Vec<Late>,
 ) -> Result<(), Failed> {
+    let let_go = |late: &mut Vec<Late>| match displace(place, now, temp, displaced, calls, late) {
+        Ok(Removed::Yes) => Ok(()),
+        Ok(Removed::Left(why)) | Err(why) => Err(Failed::Interrupted(why)),
+    };
     let Some(was) = was else {
         take_away(place, now, temp, calls)?;
         sync_directory(place, calls).map_err(Failed::Interrupted)?;
-        return remove_taken(place, now, temp, calls, late).map_err(Failed::Interrupted);
+        return let_go(late);
     };
+    if let Ok(file) = place.open(place.leaf()) {
+        drop(writers::wait(&file, Purpose::Write));
+    }
     let file = match place.open(temp) {
         // Where names cannot be exchanged the old file is gone, and its bytes have to do.
         Err(Errno::NOENT) => {
@@ -441,10 +446,7 @@ pub(crate) fn put_back(
     };
     change_places(place, now, (&file, was.bytes), temp, calls, late)?;
     sync_directory(place, calls).map_err(Failed::Interrupted)?;
-    match remove_replaced(place, now, temp, calls, late).map_err(Failed::Interrupted)? {
-        Removed::Yes => Ok(()),
-        Removed::Left(why) => Err(Failed::Interrupted(why)),
-    }
+    let_go(late)
 }
 
 /// Removes the temporary file of a write that is not done.
@@ -453,16 +455,6 @@ fn clear(place: &Place, temp: &str, calls: &Calls, failed: Failed) -> Failed {
         (failed @ Failed::Interrupted(_), _) | (failed, Ok(())) => failed,
         (_, Err(why)) => Failed::Interrupted(why),
     }
-}
-
-fn overwrite(file: &File, length: u64, new: &[u8], calls: &Calls) -> io::Result<()> {
-    // What makes the file longer comes first: if there is no room for it, nothing else has been touched.
-    let grown = new.get(length as usize..).unwrap_or_default();
-    write_at(file, length, grown, calls)?;
-    write_at(file, 0, &new[..new.len() - grown.len()], calls)?;
-    calls.pass(Call::Truncate)?;
-    rustix::fs::ftruncate(file, new.len() as u64)?;
-    sync(file, calls)
 }
 
 fn write_at(file: &File, mut offset: u64, mut bytes: &[u8], calls: &Calls) -> io::Result<()> {

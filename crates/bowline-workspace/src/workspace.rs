@@ -34,6 +34,7 @@ mod looking;
 mod making_room;
 mod observing;
 mod reading;
+mod reaper;
 mod recovering;
 mod sharing;
 mod telling;
@@ -107,8 +108,11 @@ pub struct Workspace {
 struct Inner {
     roots: Roots,
     settings: Settings,
+    // The journal's directory.
+    journal: PathBuf,
     calls: Calls,
     indexes: Indexes,
+    reaper: reaper::Reaper,
     writer: Mutex<Writer>,
     documents: Mutex<Documents>,
     diagnosed: Mutex<diagnosing::Diagnosed>,
@@ -169,10 +173,12 @@ impl Workspace {
         let own: PathBuf = opened.path().parent().unwrap_or(journal).to_owned();
         let bell = sharing::Bell::default();
         let inner = Inner {
-            roots: roots.keeping_out([own]),
+            roots: roots.keeping_out([&own]),
             settings,
+            journal: own,
             calls,
             indexes: Indexes::default(),
+            reaper: reaper::Reaper::default(),
             writer: Mutex::new(Writer {
                 journal: opened,
                 interrupted: true,
@@ -187,6 +193,7 @@ impl Workspace {
         };
         let workspace = Self { inner: Arc::new(inner) };
         let recovered = workspace.recover(&mut workspace.writer(), &workspace.inner.roots)?;
+        workspace.start_reaper();
         Ok(Opened { workspace, notices, recovered })
     }
 

@@ -177,11 +177,11 @@ fn what_is_relied_on_is_durable_before() {
     expect![[r#"
         replace
           journal: Write Sync Write Sync
-          files: CreateTemp Write SetMode Sync Exchange SyncDirectory Remove
+          files: CreateTemp Write SetMode Sync Exchange SyncDirectory CreateDirectory Rename
           journal: Write Sync Write Truncate Sync Delete
         edit a long text
           journal: Write Sync Write Sync
-          files: CreateTemp Write SetMode Sync Exchange SyncDirectory Remove
+          files: CreateTemp Write SetMode Sync Exchange SyncDirectory CreateDirectory Rename
           journal: Write Sync Write Truncate Sync Delete
         create in new directories
           journal: Write Sync Write Sync
@@ -189,7 +189,7 @@ fn what_is_relied_on_is_durable_before() {
           journal: Write Sync Write Truncate Sync Delete
         merge
           journal: Write Sync Write Sync
-          files: CreateTemp Write SetMode Sync Exchange SyncDirectory Remove
+          files: CreateTemp Write SetMode Sync Exchange SyncDirectory CreateDirectory Rename
           journal: Write Sync Write Truncate Sync Delete
         grow in place
           journal: Write Sync Write Sync
@@ -201,33 +201,33 @@ fn what_is_relied_on_is_durable_before() {
           journal: Write Sync Write Truncate Sync Delete
         delete
           journal: Write Sync Write Sync
-          files: Rename SyncDirectory Remove
+          files: Rename SyncDirectory CreateDirectory Rename
           journal: Write Sync Write Truncate Sync Delete
         undo a turn
           journal: Write Sync Write Sync
-          files: CreateTemp Write SetMode CreateTemp Write SetMode Sync Rename Exchange SyncDirectory Remove
+          files: CreateTemp Write SetMode CreateTemp Write SetMode Sync Rename Exchange SyncDirectory Rename
           journal: Write Sync Write Truncate Sync Delete
         redo a turn
           journal: Write Sync Write Sync
-          files: CreateTemp Write SetMode CreateTemp Write SetMode Sync Exchange Rename SyncDirectory Remove
+          files: CreateTemp Write SetMode CreateTemp Write SetMode Sync Exchange Rename SyncDirectory Rename
           journal: Write Sync Write Truncate Sync Delete
         undo where a file became a directory
           journal: Write Sync Write Sync
-          files: Rename SyncDirectory Remove
+          files: Rename SyncDirectory Rename
           journal: Write
           files: Remove
           journal: Write Sync
-          files: CreateTemp Write SetMode CreateTemp Write SetMode Sync Rename Exchange SyncDirectory Remove
+          files: CreateTemp Write SetMode CreateTemp Write SetMode Sync Rename Exchange SyncDirectory Rename
           journal: Write Sync Write Truncate Sync Delete
         undo where a directory became a file
           journal: Write Sync Write Sync
-          files: Rename SyncDirectory Remove
+          files: Rename SyncDirectory Rename
           journal: Write Sync
           files: CreateDirectory SyncDirectory CreateTemp Write SetMode CreateDirectory SyncDirectory CreateTemp Write SetMode Sync Rename SyncDirectory
           journal: Write Sync Write Truncate Sync Delete
         save a document
           journal: Write Sync Write Sync
-          files: CreateTemp Write SetMode Sync Exchange SyncDirectory Remove
+          files: CreateTemp Write SetMode Sync Exchange SyncDirectory CreateDirectory Rename
           journal: Write Sync Write Truncate Sync Delete
     "#]].assert_eq(&order);
 }

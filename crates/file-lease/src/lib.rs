@@ -1,9 +1,8 @@
 //! Leases on open files: tells whether another program has a file open for writing.
 //!
-//! Linux grants a shared lease on a file only while no program has it open for writing, and an exclusive one only
-//! while no other program has it open at all. While a lease is held, a program that opens the file in a conflicting
-//! way waits until the lease is released, or for 45 seconds. Hold a lease for as long as one read or one rename
-//! takes.
+//! Linux grants a shared lease on a file only while no program has it open for writing. While a lease is held, a
+//! program that opens the file for writing waits until the lease is released, or for 45 seconds. Hold a lease for as
+//! long as one read or one rename takes.
 //!
 //! A program that opens the file with `O_NONBLOCK` does not wait: its `open` fails with `EWOULDBLOCK`.
 
@@ -20,8 +19,8 @@ pub struct Lease<'a> {
 /// Why there is no lease.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// Another program has the file open in a way that conflicts with the lease.
-    #[error("another program has the file open")]
+    /// A program has the file open for writing.
+    #[error("a program has the file open for writing")]
     Contended,
     /// The system grants no lease on this file: it belongs to another user, or its file system has none.
     #[error("leases are unavailable: {0}")]
@@ -35,15 +34,6 @@ impl<'a> Lease<'a> {
     /// Returns [`LeaseError::Contended`] if a program has the file open for writing.
     pub fn try_shared(file: BorrowedFd<'a>) -> Result<Self, LeaseError> {
         system::set_lease(file, system::SHARED)?;
-        Ok(Self { file })
-    }
-
-    /// Takes an exclusive lease: the file is open nowhere but here.
-    ///
-    /// # Errors
-    /// Returns [`LeaseError::Contended`] if the file is open elsewhere.
-    pub fn try_exclusive(file: BorrowedFd<'a>) -> Result<Self, LeaseError> {
-        system::set_lease(file, system::EXCLUSIVE)?;
         Ok(Self { file })
     }
 }
@@ -63,7 +53,6 @@ mod system {
     use super::LeaseError;
 
     pub(super) const SHARED: libc::c_int = libc::F_RDLCK;
-    pub(super) const EXCLUSIVE: libc::c_int = libc::F_WRLCK;
     pub(super) const NONE: libc::c_int = libc::F_UNLCK;
 
     /// `F_SETSIG`, which the libc crate does not define for every target.
@@ -103,8 +92,7 @@ mod system {
     use super::LeaseError;
 
     pub(super) const SHARED: i32 = 0;
-    pub(super) const EXCLUSIVE: i32 = 1;
-    pub(super) const NONE: i32 = 2;
+    pub(super) const NONE: i32 = 1;
 
     pub(super) fn set_lease(_: BorrowedFd<'_>, _: i32) -> Result<(), LeaseError> {
         Err(LeaseError::Unavailable(io::ErrorKind::Unsupported.into()))
@@ -132,16 +120,6 @@ mod tests {
         drop(other);
     }
 
-    #[test]
-    fn an_exclusive_lease_needs_a_file_that_is_open_nowhere_else() {
-        let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        let own = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-        let reader = File::open(&path).unwrap();
-        assert!(matches!(Lease::try_exclusive(own.as_fd()), Err(LeaseError::Contended)));
-        drop(reader);
-        drop(Lease::try_exclusive(own.as_fd()).unwrap());
-    }
-
     /// Without a harmless signal the process would end here.
     #[test]
     fn a_program_that_wants_the_file_waits_for_the_lease() {
@@ -152,7 +130,8 @@ mod tests {
             let (opens, waits) = std::sync::mpsc::channel();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    let is_refused = OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
+                    let is_refused =
+                        OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path);
                     opens.send(is_refused.is_err()).unwrap();
                     OpenOptions::new().write(true).open(&path).unwrap().write_all(b"later").unwrap();
                 });

@@ -93,6 +93,12 @@ pub(super) fn one(connection: &Connection, id: ChangeId) -> Result<Option<Entry>
     Ok(read(connection, &sql, &[id.0.into()])?.pop().map(|(entry, _)| entry))
 }
 
+/// Returns the change whose temporary file has a name, whatever became of it.
+pub(super) fn by_temp(connection: &Connection, temp: &str) -> Result<Option<Entry>, Fault> {
+    let sql = format!("SELECT {COLUMNS} FROM changes WHERE temp = ?1");
+    Ok(read(connection, &sql, &[temp.to_owned().into()])?.pop().map(|(entry, _)| entry))
+}
+
 /// Returns the changes that have no outcome yet, in order.
 pub(super) fn pending(connection: &Connection) -> Result<Vec<Pending>, Fault> {
     let sql = format!("SELECT {COLUMNS} FROM changes WHERE state = 0 ORDER BY id");

@@ -12,6 +12,9 @@ use crate::calls::{Call, Calls};
 /// Extended attributes of a file have at most this many bytes in all, names and values each; more than Linux allows.
 const MAX_ATTRIBUTES: usize = 1 << 20;
 
+/// The attribute that gives a program rights of the superuser.
+const CAPABILITIES: &str = "security.capability";
+
 /// Gives a new file the owner and the extended attributes (access lists among them) of an old one.
 pub(super) fn carry_over(from: &File, old: &Stat, to: &File, calls: &Calls) -> io::Result<()> {
     let new = rustix::fs::fstat(to)?;
@@ -19,7 +22,9 @@ pub(super) fn carry_over(from: &File, old: &Stat, to: &File, calls: &Calls) -> i
         calls.pass(Call::SetOwner)?;
         rustix::fs::fchown(to, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)))?;
     }
-    let names = attributes(from)?;
+    let mut names = attributes(from)?;
+    // Every write takes a program's capabilities away; one that replaces it does, too.
+    names.retain(|name| name != CAPABILITIES);
     // A directory may give its new files attributes that the old one does not have.
     for name in attributes(to)?.iter().filter(|name| !names.contains(name)) {
         calls.pass(Call::SetAttribute)?;

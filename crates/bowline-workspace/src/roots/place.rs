@@ -130,6 +130,21 @@ impl Roots {
         Ok(place)
     }
 
+    /// Says whether the name that an admitted path is in still leads to the directory of a place.
+    pub(crate) fn leads_to(&self, admitted: &Admitted, place: &Place) -> bool {
+        let Ok((parent, _)) = self.split(admitted) else { return false };
+        let there =
+            self.open_below(admitted.root, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC);
+        let there = there.and_then(rustix::fs::fstat);
+        let here = rustix::fs::fstat(&place.directory);
+        matches!((here, there), (Ok(here), Ok(there)) if kernel::same(&here, &there))
+    }
+
+    /// Returns the handle of the root that an admitted path is in.
+    pub(crate) fn root_of(&self, admitted: &Admitted) -> BorrowedFd<'_> {
+        self.open[admitted.root].directory.as_fd()
+    }
+
     /// Removes a directory by its own name, if it is empty. Says whether it did.
     pub(crate) fn remove_empty(&self, path: &str, calls: &Calls) -> bool {
         let Ok(admitted) = self.admit(path, Access::Write) else { return false };

@@ -13,6 +13,7 @@ use crate::journal::{Draft, Manner, Outcome, Side, SideContent};
 use crate::replace::{self, Failed, Late, Old};
 use crate::roots::{Admitted, Roots};
 use crate::walker;
+use crate::writers::{self, Purpose, WriterState};
 
 pub(super) mod steps;
 
@@ -26,6 +27,7 @@ const PRUNE_SHARE: u64 = 8;
 pub(super) struct Current {
     pub(super) stat: Stat,
     pub(super) bytes: Vec<u8>,
+    pub(super) writers: WriterState,
 }
 
 impl Current {
@@ -72,6 +74,12 @@ pub(super) struct Effect {
     // None: it is to be deleted.
     pub(super) new: Option<NewFile>,
     pub(super) reverses: Vec<Reversal>,
+}
+
+impl Effect {
+    fn is_being_written(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.writers == WriterState::Busy)
+    }
 }
 
 /// Files to be changed together, all or none.
@@ -125,9 +133,10 @@ impl Workspace {
         let opened = roots.open_file(admitted)?;
         let (file, _) = opened.map_err(|special| FilesError::special(admitted.asked(), special))?;
         let cap = self.inner.settings.max_write;
+        let writers = writers::wait(&file, Purpose::Write);
         let (bytes, stat) =
             disk::read_bytes(&file, cap).map_err(|fault| FilesError::read(admitted.asked(), fault))?;
-        Ok(Some(Current { stat, bytes }))
+        Ok(Some(Current { stat, bytes, writers: writers.state }))
     }
 
     /// Checks what the system would allow but nobody may mean.
@@ -186,6 +195,9 @@ impl Workspace {
         late: &mut Vec<(usize, Late)>,
     ) -> Result<Vec<Applied>, NotApplied> {
         let effects = group.effects;
+        if let Some(effect) = effects.iter().find(|effect| effect.is_being_written()) {
+            return Err(FilesError::BeingWritten(effect.admitted.asked().to_owned()).into());
+        }
         let in_place: Vec<bool> = effects.iter().map(needs_in_place).collect();
         match self.apply_as(writer, group, &in_place, late) {
             // What cannot be given to a new file stays with the old one.
@@ -220,7 +232,8 @@ impl Workspace {
         let jobs: Vec<_> = (effects.iter().zip(&temps).zip(in_place))
             .map(|((effect, temp), in_place)| Job { effect, temp, in_place: *in_place })
             .collect();
-        let done = match Steps::new(roots, calls, &jobs, tell, late).run() {
+        let place = (roots, self.inner.journal.as_path());
+        let done = match Steps::new(place, calls, &jobs, tell, late).run() {
             Ok(done) => done,
             Err(halted) => return Err(self.stop(writer, halted, effects, &changes)),
         };
@@ -244,6 +257,7 @@ impl Workspace {
             let file = applied.stat.as_ref().map(|stat| (walker::stamp(stat), bytes));
             writer.lookout.expect(effect.admitted.canonical(), file);
         }
+        self.start_reaper();
         self.outdate(effects.iter().map(|effect| effect.admitted.canonical()));
         Ok(applied)
     }
@@ -301,12 +315,12 @@ fn can_be_in_place(effect: &Effect) -> bool {
     effect.current.is_some() && effect.new.is_some()
 }
 
-/// A file with several names, or of another owner, keeps its identity.
+/// A file with several names, of another owner, or that a program keeps open for writing, keeps its identity.
 fn needs_in_place(effect: &Effect) -> bool {
     let (Some(current), true) = (&effect.current, can_be_in_place(effect)) else { return false };
     let user = rustix::process::geteuid();
     let foreign = !user.is_root() && current.stat.st_uid != user.as_raw();
-    current.stat.st_nlink > 1 || foreign
+    current.stat.st_nlink > 1 || foreign || current.writers == WriterState::Idle
 }
 
 fn draft<'a>(effect: &'a Effect, temp: &str, in_place: bool, origin: &'a Origin) -> Draft<'a> {

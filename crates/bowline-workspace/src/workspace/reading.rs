@@ -13,6 +13,7 @@ use super::Session;
 use crate::disk::{self, FileText};
 use crate::error::FilesError;
 use crate::roots::{Admitted, Denied};
+use crate::writers::{self, Purpose};
 
 /// What is read without waiting has at most this many bytes: more is worth a thread.
 const AT_HAND: u64 = 128 << 10;
@@ -158,6 +159,8 @@ impl Session {
             opened => opened?,
         };
         let (file, stat) = opened.map_err(|special| FilesError::special(asked, special))?;
+        let _waited = writers::wait(&file, Purpose::Read);
+        let stat = rustix::fs::fstat(&file).unwrap_or(stat);
         let cap = self.workspace.inner.settings.max_read;
         let failed = |fault| FilesError::read(asked, fault);
         if window.limit.is_none() && window.line.unwrap_or(1) <= 1 {

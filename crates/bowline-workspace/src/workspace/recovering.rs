@@ -11,11 +11,14 @@ use bowline_state::recovery::{self, Remains, Repair, Way, judge};
 use super::applying::steps::{Job, Steps};
 use super::applying::{Bytes, Effect, NewFile, Telling};
 use super::{Workspace, Writer, now};
+use crate::calls::Calls;
 use crate::disk;
+use crate::displaced::{self, DisplacedFiles};
 use crate::error::FilesError;
 use crate::journal::{Draft, Journal, JournalError, Manner, Outcome, Pending, Side, SideContent};
 use crate::replace::{self, New, Old};
 use crate::roots::{Denied, Place, Roots};
+use crate::writers::{self, Purpose, WriterState};
 
 /// An interrupted write, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,9 +117,11 @@ impl Workspace {
         let Some(place) = roots.place(&admitted).ok()? else { return Some(without_directory(change)) };
         let cap = self.inner.settings.max_write;
         let temp_file = temp.map_or(Ok(None), |temp| contents(&place, temp, cap)).ok()?;
+        let writers = temp_file.as_ref().map_or(WriterState::None, |(.., writers)| *writers);
+        let displaced = DisplacedFiles::new(&self.inner.journal, roots.root_of(&admitted));
         if place.is_directory() {
             // The file is not coming back here. What still bears its temporary name is in the journal, or is put there.
-            let left = temp.zip(temp_file.as_ref().map(|(_, bytes)| bytes));
+            let left = temp.zip(temp_file.as_ref().map(|(_, bytes, _)| bytes));
             let is_removed = left.is_none_or(|(temp, bytes)| {
                 let hash = Some(ContentHash::of(bytes));
                 let is_known =
@@ -133,7 +138,7 @@ impl Workspace {
         if matches!((&before, &after), (Kept::Lost, _) | (_, Kept::Lost)) {
             return Some(recovery::Outcome::Unknown);
         }
-        let bytes = |file: &Option<(File, Vec<u8>)>| file.as_ref().map(|(_, bytes)| bytes.clone());
+        let bytes = |file: &Option<Contents>| file.as_ref().map(|(_, bytes, _)| bytes.clone());
         let (current_bytes, temp_bytes) = (bytes(&current), bytes(&temp_file));
         let remains = Remains {
             way,
@@ -146,17 +151,28 @@ impl Workspace {
         let calls = &self.inner.calls;
         let repaired = match (repair, temp) {
             (Repair::Nothing, _) => true,
-            (Repair::RemoveTemp, Some(temp)) => replace::remove(&place, temp, calls).is_ok(),
-            (Repair::ExchangeBack, Some(temp)) => replace::exchange_back(&place, temp, calls).is_ok(),
+            (Repair::RemoveTemp, Some(temp)) => {
+                displace(&place, temp, temp_bytes.as_deref(), displaced, calls)
+            }
+            (Repair::ExchangeBack, Some(temp)) => {
+                replace::exchange_back(&place, temp, displaced, calls).is_ok()
+            }
             (Repair::RenameBack, Some(temp)) => replace::rename_back(&place, temp, calls).is_ok(),
+            // A program has it open for writing: what it has written when it is done is merged.
+            (Repair::KeepTemp, Some(temp)) if writers.has_writer() => {
+                displace(&place, temp, temp_bytes.as_deref(), displaced, calls)
+            }
             (Repair::KeepTemp, Some(temp)) => {
                 let kept = keep(writer, &change.path, temp_bytes.as_deref(), current_bytes.as_deref());
                 kept && replace::remove(&place, temp, calls).is_ok()
             }
             (Repair::Finish, _) => match (&current, after.bytes()) {
-                (Some((file, bytes)), Some(after)) => rustix::fs::fstat(file).is_ok_and(|stat| {
+                (Some((file, bytes, _)), Some(after)) => rustix::fs::fstat(file).is_ok_and(|stat| {
                     let new = New { bytes: after, mode: change.after.map(|after| after.mode) };
-                    replace::in_place(&place, Old { stat: &stat, bytes }, new, calls).is_ok()
+                    let mut late = Vec::new();
+                    let old = Old { stat: &stat, bytes };
+                    replace::in_place(&place, old, new, calls, &mut late).is_ok()
+                        && late.into_iter().all(|late| self.bring_in(writer, roots, &admitted, late).is_ok())
                 }),
                 _ => false,
             },
@@ -195,7 +211,8 @@ impl Workspace {
         let Some(effect) = effect() else { return false };
         let mut late = Vec::new();
         let jobs = [Job { effect: &effect, temp, in_place }];
-        let done = Steps::new(roots, &self.inner.calls, &jobs, Telling(None), &mut late).run();
+        let place = (roots, self.inner.journal.as_path());
+        let done = Steps::new(place, &self.inner.calls, &jobs, Telling(None), &mut late).run();
         let done = done.is_ok_and(|done| done.iter().all(|done| done.is_clean));
         let brought =
             late.into_iter().all(|(_, late)| self.bring_in(writer, roots, &effect.admitted, late).is_ok());
@@ -247,15 +264,33 @@ fn kept(journal: &Journal, state: Option<FileState>) -> Option<Kept> {
     }
 }
 
-/// Reads a file in a directory, if it is there.
-fn contents(place: &Place, name: &str, cap: u64) -> Result<Option<(File, Vec<u8>)>, FilesError> {
+/// A file, its bytes, and whether a program is writing it.
+type Contents = (File, Vec<u8>, WriterState);
+
+/// Reads a file in a directory, if it is there, once no program is writing it.
+fn contents(place: &Place, name: &str, cap: u64) -> Result<Option<Contents>, FilesError> {
     let file = match place.open(name) {
         Ok(file) => file,
         Err(rustix::io::Errno::NOENT) => return Ok(None),
         Err(why) => return Err(FilesError::system(name)(why.into())),
     };
-    let (bytes, _) = disk::read_bytes(&file, cap).map_err(|fault| FilesError::read(name, fault))?;
-    Ok(Some((file, bytes)))
+    let (bytes, writers) = {
+        let waited = writers::wait(&file, Purpose::Write);
+        let (bytes, _) = disk::read_bytes(&file, cap).map_err(|fault| FilesError::read(name, fault))?;
+        (bytes, waited.state)
+    };
+    Ok(Some((file, bytes, writers)))
+}
+
+/// Moves a file that lost its place out of the way. If a program may be writing to it, what it writes is merged later.
+fn displace(place: &Place, temp: &str, bytes: Option<&[u8]>, to: DisplacedFiles<'_>, calls: &Calls) -> bool {
+    if let (Ok(file), Some(bytes)) = (place.open(temp), bytes) {
+        let waited = writers::wait(&file, Purpose::Write);
+        if !waited.state.has_writer() && replace::holds(&file, bytes).is_ok_and(|holds| holds) {
+            displaced::mark_untouched(&file);
+        }
+    }
+    to.take_in(place, temp, calls).is_ok()
 }
 
 /// Keeps a text that nobody knows in the journal, as what the file held before what it holds now.

@@ -18,9 +18,13 @@ use super::{Session, Writer, now};
 use crate::disk;
 use crate::error::FilesError;
 use crate::roots::{Admitted, Denied};
+use crate::writers::WriterState;
 
 /// How often a write is decided anew because somebody changed the file meanwhile.
 const ATTEMPTS: usize = 8;
+
+/// The bits of a mode that let a program run as its owner, or its group.
+const SETUID_SETGID: u32 = 0o6000;
 
 /// What a write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +39,10 @@ pub struct Written {
     pub text: Arc<String>,
     /// Why the path is protected from writing.
     pub protection: Option<Protection>,
+    /// Whether the file had setuid or setgid, which it has lost by the write.
+    pub drops_privileges: bool,
+    /// Whether the system cannot tell if another program has the file open for writing.
+    pub is_unguarded: bool,
 }
 
 /// What a write would do, for whoever has to approve it.
@@ -52,6 +60,8 @@ pub struct Preview {
     pub verdict: Option<Verdict>,
     /// Why the path is protected from writing.
     pub protection: Option<Protection>,
+    /// Whether the file has setuid or setgid, which it would lose by the write.
+    pub drops_privileges: bool,
 }
 
 /// A write that is decided and not done yet.
@@ -154,6 +164,7 @@ impl Session {
             after: decided.decision.text,
             verdict: (!held).then_some(decided.decision.verdict),
             protection: decided.admitted.protection(),
+            drops_privileges: !held && unprivileged_mode(decided.current.as_ref()).is_some(),
         })
     }
 
@@ -234,6 +245,9 @@ impl Session {
         }
         let current = workspace.load(&self.roots, &admitted)?;
         if let Some(current) = &current {
+            if current.writers == WriterState::Busy {
+                return Err(FilesError::BeingWritten(path.to_owned()));
+            }
             workspace.check_guards(&self.roots, &admitted, current)?;
         }
         let mut format = Format::default();
@@ -304,8 +318,10 @@ impl Session {
         let held = current.as_ref().is_some_and(|current| *current.bytes == *bytes);
         let mut change = None;
         let mut stat = current.as_ref().map(|current| current.stat);
+        let mode = unprivileged_mode(current.as_ref()).filter(|_| !held);
+        let is_unguarded = current.as_ref().is_some_and(|current| current.writers == WriterState::Unknown);
         if !held {
-            let new = Some(NewFile { bytes, mode: None });
+            let new = Some(NewFile { bytes, mode });
             let effect = Effect { admitted, current, new, reverses: Vec::new() };
             let group =
                 Group { roots: &self.roots, origin, effects: &[effect], at: now(), tell: Telling(None) };
@@ -325,8 +341,16 @@ impl Session {
         // Also if nothing is left of what was sent after the merge.
         let is_change = !held || change.is_some();
         let verdict = (is_change || decision.verdict == Verdict::Merged).then_some(decision.verdict);
-        Ok(Written { path, verdict, change, text, protection })
+        let drops_privileges = mode.is_some();
+        Ok(Written { path, verdict, change, text, protection, drops_privileges, is_unguarded })
     }
+}
+
+/// Returns the mode of a file without setuid and setgid, if it has them: what an agent writes does not run as another
+/// user.
+fn unprivileged_mode(current: Option<&Current>) -> Option<u32> {
+    let mode = current?.mode();
+    (mode & SETUID_SETGID != 0).then_some(mode & !SETUID_SETGID)
 }
 
 /// Reads the bytes of a file. The text of most files is the very bytes.

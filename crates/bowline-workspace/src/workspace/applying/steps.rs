@@ -7,11 +7,13 @@
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::path::Path;
 
 use rustix::fs::Stat;
 
 use super::{Effect, Telling};
 use crate::calls::Calls;
+use crate::displaced::DisplacedFiles;
 use crate::replace::{self, Failed, Late, New, Old, Removed};
 use crate::roots::{Denied, Place, Roots};
 
@@ -80,12 +82,17 @@ enum Reached {
 /// A group that is being changed.
 pub(in crate::workspace) struct Steps<'a> {
     roots: &'a Roots,
+    // The directory of the journal.
+    journal: &'a Path,
     calls: &'a Calls,
     jobs: &'a [Job<'a>],
     tell: Telling<'a>,
     late: &'a mut Vec<(usize, Late)>,
-    // Invariant: as long as `jobs`, as is `reached`. In a larger group than may be open nothing is kept.
-    open: Vec<Option<(Place, File)>>,
+    // Invariant: as long as `jobs`, as are `files` and `reached`. In a larger group than may be open nothing is kept.
+    open: Vec<Option<Place>>,
+    // The new files that lie beside. They are closed once they have their places: who has a file open for writing cannot
+    // tell whether others have.
+    files: Vec<Option<File>>,
     reached: Vec<Reached>,
     // For which file directories were made, and how many.
     made: Vec<(usize, usize)>,
@@ -100,15 +107,16 @@ fn stopped<E: Into<NotPerformed>>(at: usize) -> impl FnOnce(E) -> Stop {
 impl<'a> Steps<'a> {
     /// Prepares to change files. What somebody writes into one of them meanwhile goes to `late`.
     pub(in crate::workspace) fn new(
-        roots: &'a Roots,
+        (roots, journal): (&'a Roots, &'a Path),
         calls: &'a Calls,
         jobs: &'a [Job<'a>],
         tell: Telling<'a>,
         late: &'a mut Vec<(usize, Late)>,
     ) -> Self {
         let open = jobs.iter().map(|_| None).collect();
+        let files = jobs.iter().map(|_| None).collect();
         let reached = jobs.iter().map(|_| Reached::Nothing).collect();
-        Self { roots, calls, jobs, tell, late, open, reached, made: Vec::new() }
+        Self { roots, journal, calls, jobs, tell, late, open, files, reached, made: Vec::new() }
     }
 
     /// Changes all of them, or none.
@@ -147,7 +155,9 @@ impl<'a> Steps<'a> {
             }
             for (at, place, file) in written {
                 replace::sync(&file, calls).map_err(Failed::Undone).map_err(stopped(at))?;
-                self.open[at] = (count <= OPEN).then_some((place, file));
+                if count <= OPEN {
+                    (self.open[at], self.files[at]) = (Some(place), Some(file));
+                }
             }
         }
         Ok(())
@@ -156,7 +166,8 @@ impl<'a> Steps<'a> {
     fn put(&mut self) -> Result<(), Stop> {
         for at in 0..self.jobs.len() {
             let mut found = Vec::new();
-            let put = self.put_one(at, &mut found);
+            let file = self.files[at].take();
+            let put = self.put_one(at, file, &mut found);
             self.late.extend(found.into_iter().map(|late| (at, late)));
             // Who fails has put things right, or they are for the journal to put right.
             self.reached[at] = Reached::Nothing;
@@ -168,37 +179,69 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    fn put_one(&self, at: usize, late: &mut Vec<Late>) -> Result<Reached, NotPerformed> {
+    fn put_one(&self, at: usize, file: Option<File>, late: &mut Vec<Late>) -> Result<Reached, NotPerformed> {
         let (job, calls) = (self.jobs[at], self.calls);
         let anew;
-        let (place, file) = match &self.open[at] {
-            Some((place, file)) => (place, Some(file)),
+        let place = match &self.open[at] {
+            Some(place) => place,
             None => {
                 anew = self.place(at)?;
-                (&anew, None)
+                &anew
             }
         };
-        match (job.wanted(), job.old()) {
+        let reached = match (job.wanted(), job.old()) {
             (Some(new), Some(old)) if job.in_place => {
-                Ok(Reached::Written(replace::in_place(place, old, new, calls)?))
+                Reached::Written(replace::in_place(place, old, new, calls, late)?)
             }
             (Some(new), old) => {
-                let again;
                 let file = match file {
                     Some(file) => file,
-                    None => {
-                        again = place.open(job.temp).map_err(|why| Failed::Interrupted(why.into()))?;
-                        &again
-                    }
+                    None => place.open(job.temp).map_err(|why| Failed::Interrupted(why.into()))?,
                 };
-                Ok(Reached::Placed(replace::put(place, old, (file, new.bytes), job.temp, calls, late)?))
+                Reached::Placed(replace::put(place, old, (&file, new.bytes), job.temp, calls, late)?)
             }
             (None, Some(old)) => {
                 replace::take_away(place, old, job.temp, calls)?;
-                Ok(Reached::Taken)
+                Reached::Taken
             }
-            (None, None) => Ok(Reached::Nothing),
+            (None, None) => Reached::Nothing,
+        };
+        // The directory may have been moved since it was opened, even out of its root: then the file is not where it was
+        // to be.
+        if self.roots.leads_to(&job.effect.admitted, place) {
+            return Ok(reached);
         }
+        self.revert(at, place, &reached, late)?;
+        Err(Denied::Unsteady(job.effect.admitted.asked().to_owned()).into())
+    }
+
+    /// Puts a file back as it was, given the directory that it is in.
+    fn revert(
+        &self,
+        at: usize,
+        place: &Place,
+        reached: &Reached,
+        late: &mut Vec<Late>,
+    ) -> Result<(), Failed> {
+        let (job, calls) = (self.jobs[at], self.calls);
+        let now = |stat| job.wanted().map(|new| Old { stat, bytes: new.bytes });
+        match (reached, job.old()) {
+            (Reached::Nothing, _) => Ok(()),
+            (Reached::Beside, _) => replace::remove(place, job.temp, calls).map_err(Failed::Interrupted),
+            (Reached::Taken, _) => replace::rename_back(place, job.temp, calls).map_err(Failed::Interrupted),
+            (Reached::Written(stat), Some(was)) => now(stat).map_or(Ok(()), |now| {
+                let was = New { bytes: was.bytes, mode: Some(was.stat.st_mode & 0o7777) };
+                replace::in_place(place, now, was, calls, late).map(|_| ())
+            }),
+            (Reached::Written(stat) | Reached::Placed(stat), was) => now(stat).map_or(Ok(()), |now| {
+                replace::put_back(place, now, was, job.temp, self.displaced(at), calls, late)
+            }),
+        }
+    }
+
+    /// Returns where the old file goes.
+    fn displaced(&self, at: usize) -> DisplacedFiles<'_> {
+        DisplacedFiles::new(self.journal, self.roots.root_of(&self.jobs[at].effect.admitted))
     }
 
     fn make_durable(&mut self) -> Result<(), Stop> {
@@ -233,12 +276,8 @@ impl<'a> Steps<'a> {
             let mut found = Vec::new();
             let old = job.old();
             let removed = self.at_place(at, |place| match (&self.reached[at], old) {
-                (Reached::Placed(_), Some(old)) => {
-                    replace::remove_replaced(place, old, job.temp, self.calls, &mut found)
-                }
-                (Reached::Taken, Some(old)) => {
-                    let taken = replace::remove_taken(place, old, job.temp, self.calls, &mut found);
-                    Ok(taken.map_or_else(Removed::Left, |()| Removed::Yes))
+                (Reached::Placed(_) | Reached::Taken, Some(old)) => {
+                    replace::displace(place, old, job.temp, self.displaced(at), self.calls, &mut found)
                 }
                 _ => Ok(Removed::Yes),
             });
@@ -261,24 +300,8 @@ impl<'a> Steps<'a> {
 
     /// Puts a file back as it was, however far it has come. Says whether it could be.
     fn take_back(&mut self, at: usize) -> bool {
-        let (job, calls) = (self.jobs[at], self.calls);
         let mut found = Vec::new();
-        let back = self.at_place(at, |place| -> Result<(), Failed> {
-            let now = |stat| job.wanted().map(|new| Old { stat, bytes: new.bytes });
-            match (&self.reached[at], job.old()) {
-                (Reached::Nothing, _) => Ok(()),
-                (Reached::Beside, _) => replace::remove(place, job.temp, calls).map_err(Failed::Interrupted),
-                (Reached::Taken, _) => {
-                    replace::rename_back(place, job.temp, calls).map_err(Failed::Interrupted)
-                }
-                (Reached::Written(stat), Some(was)) => now(stat).map_or(Ok(()), |now| {
-                    let was = New { bytes: was.bytes, mode: Some(was.stat.st_mode & 0o7777) };
-                    replace::in_place(place, now, was, calls).map(|_| ())
-                }),
-                (Reached::Written(stat) | Reached::Placed(stat), was) => now(stat)
-                    .map_or(Ok(()), |now| replace::put_back(place, now, was, job.temp, calls, &mut found)),
-            }
-        });
+        let back = self.at_place(at, |place| self.revert(at, place, &self.reached[at], &mut found));
         self.late.extend(found.into_iter().map(|late| (at, late)));
         matches!(back, Ok(Ok(()))) || matches!(self.reached[at], Reached::Nothing)
     }
@@ -304,7 +327,7 @@ impl<'a> Steps<'a> {
 
     fn at_place<T>(&self, at: usize, act: impl FnOnce(&Place) -> T) -> Result<T, NotPerformed> {
         match &self.open[at] {
-            Some((place, _)) => Ok(act(place)),
+            Some(place) => Ok(act(place)),
             None => self.place(at).map(|place| act(&place)),
         }
     }

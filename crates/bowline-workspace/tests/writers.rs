@@ -1,0 +1,347 @@
+//! Other programs that write a file at the moment that the engine reads, writes or undoes it: no saved line is lost.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should say so and stop"
+)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bowline_state::lines::Window;
+use bowline_state::undo::Selection;
+use bowline_workspace::calls::{Call, Calls, Gate};
+use bowline_workspace::error::FilesError;
+use bowline_workspace::journal::Filter;
+use bowline_workspace::roots::{RootSpec, Roots};
+use bowline_workspace::workspace::{Session, Settings, Workspace};
+use tempfile::TempDir;
+
+/// A workspace with a file in it.
+struct Lab {
+    base: PathBuf,
+    calls: Calls,
+    _directory: TempDir,
+}
+
+impl Lab {
+    fn new(text: &str) -> Self {
+        Self::gated(text, |_, _| Ok(()))
+    }
+
+    /// Calls `act` before every call that changes the disk.
+    fn gated(
+        text: &str,
+        act: impl Fn(&std::path::Path, Call) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let directory = TempDir::new().unwrap();
+        let base = directory.path().canonicalize().unwrap();
+        fs::create_dir_all(base.join("ws/d")).unwrap();
+        fs::write(base.join("ws/d/f"), text).unwrap();
+        let gate = {
+            let base = base.clone();
+            Acting(Box::new(move |call| act(&base, call)))
+        };
+        Self { base, calls: Calls::gated(Arc::new(gate)), _directory: directory }
+    }
+
+    fn open(&self) -> Session {
+        let roots = Roots::open(&RootSpec::writable(self.base.join("ws").to_str().unwrap()), &[]).unwrap();
+        let state = self.base.join("state");
+        let opened = Workspace::open_with(roots, &state, Settings::default(), self.calls.clone()).unwrap();
+        opened.workspace.session("s1")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.base.join("ws/d/f")
+    }
+
+    fn path(&self) -> String {
+        self.file().to_str().unwrap().to_owned()
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.file()).unwrap()
+    }
+}
+
+struct Acting(Box<dyn Fn(Call) -> io::Result<()> + Send + Sync>);
+
+impl Gate for Acting {
+    fn pass(&self, call: Call, bytes: usize) -> io::Result<usize> {
+        (self.0)(call).map(|()| bytes)
+    }
+}
+
+fn read(session: &Session, path: &str) -> String {
+    session.read(path, Window::default()).unwrap().text.to_string()
+}
+
+/// Returns every text that the journal can give back of a file.
+fn journalled(session: &Session) -> String {
+    let journal = session.workspace().roots().cwd().replace("/ws", "/state");
+    let (journal, _) = bowline_workspace::journal::Journal::open(
+        journal.as_ref(),
+        bowline_workspace::journal::Retention::default(),
+        bowline_state::changes::Moment(i64::MAX / 4),
+    )
+    .unwrap();
+    let mut texts = String::new();
+    for entry in journal.changes(&Filter::default()).unwrap() {
+        for side in [entry.change.before, entry.change.after].into_iter().flatten() {
+            let bytes = journal.blob(&side.hash).unwrap().unwrap_or_default();
+            texts.push_str(&String::from_utf8_lossy(&bytes));
+        }
+    }
+    texts
+}
+
+/// A file of some length, so that lines of the agent and of the user are far apart.
+fn long_text() -> String {
+    (0..40).map(|line| format!("line {line}\n")).collect()
+}
+
+/// How an editor saves.
+type Save = fn(&std::path::Path, &str);
+
+fn truncate_and_write(path: &std::path::Path, text: &str) {
+    let mut file = File::create(path).unwrap();
+    let (first, rest) = text.split_at(text.len() / 2);
+    for part in [first, rest] {
+        // As a slow editor: others get their turn between the calls.
+        (0..3).for_each(|_| std::thread::yield_now());
+        file.write_all(part.as_bytes()).unwrap();
+    }
+}
+
+fn write_in_place(path: &std::path::Path, text: &str) {
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+    file.write_all_at(text.as_bytes(), 0).unwrap();
+    file.set_len(text.len() as u64).unwrap();
+}
+
+fn rename_over(path: &std::path::Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(&new, path).unwrap();
+}
+
+/// Lets a user save lines at the end while an agent writes at the beginning, and a user undoes if told so.
+fn check_saves(save: Save, undoes: bool) {
+    const SAVES: usize = 400;
+    let lab = Lab::new(&long_text());
+    let session = lab.open();
+    let (file, path) = (lab.file(), lab.path());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let Ok(seen) = session.read(&path, Window::default()) else { continue };
+                let rest = seen.text.strip_prefix("agent ").and_then(|rest| rest.split_once('\n'));
+                let rest = rest.map_or(seen.text.as_str(), |(_, rest)| rest);
+                let text = format!("agent {number}\n{rest}");
+                let turn = session.origin(Some(number), None);
+                let is_written = session.write(&path, &text, &turn).is_ok();
+                if undoes && is_written && number % 2 == 0 {
+                    let turn = bowline_state::undo::Who::Turn { session: "s1".into(), turn: number };
+                    session.undo(&Selection { who: turn, ..Selection::default() }, &turn_less()).ok();
+                }
+            }
+        });
+        for number in 0..SAVES {
+            // An editor takes over what it finds on disk, then adds to it.
+            let mut text = fs::read_to_string(&file).unwrap();
+            if !text.ends_with('\n') || text.lines().count() < 40 {
+                // A part of what the editor itself wrote cannot be seen: it is the only one who does.
+                panic!("a text was cut: {text:?}");
+            }
+            text.push_str(&format!("user {number}\n"));
+            save(&file, &text);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    session.workspace().merge_displaced();
+    let (text, journal) = (lab.text(), journalled(&session));
+    let lost: Vec<_> = (0..SAVES)
+        .map(|number| format!("user {number}\n"))
+        .filter(|line| !text.contains(line.as_str()) && !journal.contains(line.as_str()))
+        .collect();
+    assert!(lost.is_empty(), "{} of {SAVES} saved lines are lost: {lost:?}", lost.len());
+}
+
+fn turn_less() -> bowline_state::changes::Origin {
+    bowline_state::changes::Origin::default()
+}
+
+#[test]
+fn lines_that_are_saved_by_truncating_survive_an_agents_writes() {
+    check_saves(truncate_and_write, false);
+}
+
+#[test]
+fn lines_that_are_saved_in_place_survive_an_agents_writes() {
+    check_saves(write_in_place, false);
+}
+
+#[test]
+fn lines_that_are_saved_by_renaming_survive_an_agents_writes() {
+    check_saves(rename_over, false);
+}
+
+#[test]
+fn lines_that_are_saved_by_truncating_survive_undo() {
+    check_saves(truncate_and_write, true);
+}
+
+#[test]
+fn a_file_that_is_being_saved_is_read_once_it_is_whole() {
+    let lab = Lab::new("old\n");
+    let session = lab.open();
+    let mut saver = File::create(lab.file()).unwrap();
+    let (begun, begins) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            begun.send(()).unwrap();
+            read(&session, &lab.path())
+        });
+        begins.recv().unwrap();
+        saver.write_all(b"new\n").unwrap();
+        drop(saver);
+        assert_eq!(reader.join().unwrap(), "new\n");
+    });
+}
+
+#[test]
+fn a_file_that_is_held_open_is_written_in_place() {
+    let lab = Lab::new("one\ntwo\nthree\n");
+    let session = lab.open();
+    // It has not been changed for long.
+    let old = fs::FileTimes::new().set_modified(std::time::SystemTime::UNIX_EPOCH);
+    let held = OpenOptions::new().read(true).append(true).open(lab.file()).unwrap();
+    held.set_times(old).unwrap();
+    let inode = held.metadata().unwrap().ino();
+    assert_eq!(read(&session, &lab.path()), "one\ntwo\nthree\n");
+    session.write(&lab.path(), "one\nTWO, and more\nthree\n", &session.origin(Some(1), None)).unwrap();
+    (&held).write_all(b"appended\n").unwrap();
+    assert_eq!(fs::metadata(lab.file()).unwrap().ino(), inode);
+    assert_eq!(lab.text(), "one\nTWO, and more\nthree\nappended\n");
+    held.set_times(old).unwrap();
+    session.write(&lab.path(), "TWO, and more\nthree\n", &session.origin(Some(2), None)).unwrap();
+    assert_eq!(lab.text(), "TWO, and more\nthree\nappended\n", "what was appended is merged");
+    held.set_times(old).unwrap();
+    session.workspace().undo(&Selection::turn("s1", 2)).unwrap();
+    assert_eq!(lab.text(), "one\nTWO, and more\nthree\nappended\n");
+    assert_eq!(fs::metadata(lab.file()).unwrap().ino(), inode);
+}
+
+#[test]
+fn a_file_that_a_program_is_writing_is_left_alone() {
+    let lab = Lab::new("one\n");
+    let session = lab.open();
+    read(&session, &lab.path());
+    let logger = OpenOptions::new().append(true).open(lab.file()).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                (&logger).write_all(b".").unwrap();
+            }
+        });
+        let refused = session.write(&lab.path(), "two\n", &session.origin(Some(1), None)).unwrap_err();
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(refused, FilesError::BeingWritten(_)), "{refused}");
+    });
+    assert!(lab.text().starts_with("one\n."));
+}
+
+/// Opens the old file once the new one has its place, as a program does that looked up the name before.
+fn late_opener(late: &Arc<Mutex<Option<File>>>) -> Lab {
+    let late = late.clone();
+    Lab::gated(&long_text(), move |base, call| {
+        let is_temp = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "tmp");
+        let entries = fs::read_dir(base.join("ws/d")).into_iter().flatten().flatten();
+        let temp = entries.map(|entry| entry.path()).find(is_temp);
+        let mut late = late.lock().unwrap();
+        if let (Call::SyncDirectory, Some(temp), None) = (call, temp, late.as_ref()) {
+            *late = Some(OpenOptions::new().write(true).open(temp).unwrap());
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_arrives_in_a_replaced_file_is_merged() {
+    let late = Arc::default();
+    let lab = late_opener(&late);
+    let session = lab.open();
+    let text = read(&session, &lab.path());
+    session.write(&lab.path(), &format!("agent\n{text}"), &session.origin(Some(1), None)).unwrap();
+    let saver = late.lock().unwrap().take().unwrap();
+    assert_ne!(session.workspace().merge_displaced(), 0, "it is kept as long as it is open");
+    saver.write_all_at(format!("{text}user\n").as_bytes(), 0).unwrap();
+    drop(saver);
+    session.workspace().merge_displaced();
+    assert_eq!(lab.text(), format!("agent\n{text}user\n"));
+}
+
+#[test]
+fn what_arrives_in_a_replaced_file_after_a_crash_is_merged() {
+    let late = Arc::default();
+    let lab = late_opener(&late);
+    let text = {
+        let session = lab.open();
+        let text = read(&session, &lab.path());
+        session.write(&lab.path(), &format!("agent\n{text}"), &session.origin(Some(1), None)).unwrap();
+        text
+    };
+    let saver = late.lock().unwrap().take().unwrap();
+    saver.write_all_at(format!("{text}user\n").as_bytes(), 0).unwrap();
+    drop(saver);
+    lab.open().workspace().merge_displaced();
+    assert_eq!(lab.text(), format!("agent\n{text}user\n"));
+}
+
+#[test]
+fn a_write_into_a_directory_that_was_moved_out_is_taken_back() {
+    for (call, name) in [(Call::Exchange, "f"), (Call::Rename, "new")] {
+        let lab = Lab::gated("old\n", move |base, at| {
+            if at == call {
+                fs::rename(base.join("ws/d"), base.join("outside")).ok();
+            }
+            Ok(())
+        });
+        let session = lab.open();
+        read(&session, &lab.path());
+        let path = lab.base.join("ws/d").join(name);
+        let refused = session.write(path.to_str().unwrap(), "new\n", &session.origin(Some(1), None));
+        assert!(matches!(refused, Err(FilesError::Denied(_))), "{refused:?}");
+        let outside = fs::read_dir(lab.base.join("outside")).unwrap();
+        let names: Vec<_> = outside.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["f"]);
+        assert_eq!(fs::read_to_string(lab.base.join("outside/f")).unwrap(), "old\n");
+        assert!(session.workspace().undo(&Selection::turn("s1", 1)).is_err(), "nothing was done");
+    }
+}
+
+#[test]
+fn the_right_to_run_as_another_user_does_not_survive_a_write() {
+    let lab = Lab::new("#!/bin/sh\n");
+    let session = lab.open();
+    fs::set_permissions(lab.file(), fs::Permissions::from_mode(0o6755)).unwrap();
+    read(&session, &lab.path());
+    let preview = session.preview(&lab.path(), "#!/bin/sh\nid\n").unwrap();
+    assert!(preview.drops_privileges);
+    let written = session.write(&lab.path(), "#!/bin/sh\nid\n", &session.origin(Some(1), None)).unwrap();
+    assert!(written.drops_privileges);
+    assert_eq!(fs::metadata(lab.file()).unwrap().mode() & 0o7777, 0o755);
+    let written = session.write(&lab.path(), "#!/bin/sh\n", &session.origin(Some(2), None)).unwrap();
+    assert!(!written.drops_privileges);
+}
