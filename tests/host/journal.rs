@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use bowline_host::SessionOptions;
 use bowline_state::policy::Preset;
 use bowline_state::undo::{Selection, Who};
+use bowline_workspace::journal::Retention;
 use expect_test::expect;
 
 use super::stage::Stage;
@@ -199,5 +200,59 @@ async fn one_session_has_one_turn_at_a_time() {
         () = desk.until(|asked, _| asked.len() == 2) => {}
     }
     assert_eq!(session.prompt_text("go").await.unwrap().turn, 3);
+    connection.close_session(&session).await.unwrap();
+}
+
+/// Returns text that cannot be compressed, another one for each seed.
+fn noise(seed: u64, bytes: usize) -> String {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        char::from(
+            b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[(state >> 58) as usize],
+        )
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+#[tokio::test]
+async fn a_flood_of_writes_does_not_push_out_what_undo_needs() {
+    let stage = Stage::with(|settings| {
+        settings.preset = Some(Preset::Full);
+        settings.workspace.retention = Retention { max_bytes: 256 << 10, ..Retention::default() };
+    });
+    let stage = stage.file("a.txt", "the original\n");
+    let flood = |seed| -> String {
+        let writes = (0..16).map(|number| format!("write {number}.txt {}", noise(seed + number, 22 << 10)));
+        let lines: Vec<String> = std::iter::once("write a.txt gone\\n".to_owned()).chain(writes).collect();
+        lines.join("\n")
+    };
+    let (connection, session) = stage.session(vec![stage.act(&flood(1)), stage.act(&flood(100))]).await;
+    session.prompt_text("go").await.unwrap();
+    let seen = stage.text();
+    let refused = seen.lines().filter(|line| line.contains("needs all of it to undo this turn")).count();
+    assert_eq!(refused, 5, "what does not fit is refused, with a reason:\n{seen}");
+    assert!(
+        stage.lab.get("10.txt").is_ok() && stage.lab.get("11.txt").is_err(),
+        "before the disk is touched"
+    );
+    let workspace = stage.lab.host.workspace();
+    let back = workspace.undo(&Selection::turn("s1", 1)).unwrap();
+    assert_eq!((back.files.len(), back.left.len()), (12, 0));
+    assert_eq!(stage.lab.get("a.txt").unwrap(), "the original\n");
+    workspace.redo(&Selection::turn("s1", 1)).unwrap();
+
+    // The next turn has room again, and the first is listed as pruned, and not undone in part.
+    session.prompt_text("go").await.unwrap();
+    assert!(stage.lab.get("10.txt").is_ok());
+    let changes = workspace.changes(&Selection::turn("s1", 1)).unwrap();
+    assert_eq!(changes.len(), 12, "all of them are listed");
+    assert!(changes[0].change.is_pruned());
+    let refused = workspace.undo(&Selection::turn("s1", 1)).unwrap_err().to_string();
+    assert!(refused.contains("its text was pruned"), "{refused}");
+    workspace.undo(&Selection::turn("s1", 2)).unwrap();
+    assert_eq!(stage.lab.get("a.txt").unwrap(), "gone\n");
     connection.close_session(&session).await.unwrap();
 }

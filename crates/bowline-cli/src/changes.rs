@@ -2,11 +2,13 @@
 
 mod listing;
 pub(crate) mod patching;
+mod restore;
 mod selecting;
 mod undoing;
 
 use std::path::PathBuf;
 
+use bowline_state::changes::Change;
 use bowline_state::undo::{Selection, Who};
 use bowline_workspace::workspace::{Changed, Workspace};
 use clap::Args;
@@ -15,6 +17,7 @@ use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
 use crate::records::showing::{Look, note, print, safe};
 use crate::records::times::now;
+pub(crate) use restore::{RestoreArguments, restore};
 pub(crate) use selecting::unique;
 use selecting::{Meant, Purpose, Selectors};
 
@@ -22,7 +25,9 @@ const CHANGES_EXAMPLES: &str = "\
 What the columns say: the number of the change, what became of the file, its name, lines added and removed. Then how it was
 learnt, where it did not go through Bowline: `observed` was found on disk after a turn or a command, and may have been done
 by you, or by another program or agent, while that went on; `claimed` is what an agent said. --written-only leaves both out.
-`undone` changes are listed with --all, and so is what you or other programs changed beside the agents.
+`undone` changes are listed with --all, and so is what you or other programs changed beside the agents. The text of a
+`pruned` change was dropped to keep the journal within its limits: it cannot be undone or shown. `kept, not in the file` is text
+that was saved while Bowline replaced the file and could not be merged into it: `bowline restore` prints it or puts it back.
 
 Exit status: 0, also if there are none; 2 for wrong usage; 4 if there is no such session.
 
@@ -171,7 +176,8 @@ pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), Ending> {
     if arguments.all && selection.who == Who::Agents {
         selection.who = Who::Anyone;
     }
-    let list = listing::List::of(&workspace, &history, &selection, arguments.all)?;
+    let kept = selection == Selection { who: Who::Agents, ..Selection::default() };
+    let list = listing::List::of(&workspace, &history, &selection, arguments.all, kept)?;
     if arguments.json {
         return print(&list.json(&workspace, &here)?);
     }
@@ -190,6 +196,7 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), Ending> {
     let Meant { selection, words } =
         arguments.selectors.meant(&here, &history, Purpose::Look, &arguments.hunk, &|_| true)?;
     let files = patching::files(&workspace, &selection)?;
+    tell_pruned(&here, &history, &selection);
     if files.is_empty() {
         note(&match history.iter().any(|changed| changed.change.origin.session.is_some()) {
             true => format!(
@@ -218,6 +225,18 @@ pub(crate) fn undo(arguments: &UndoArguments) -> Result<(), Ending> {
 /// Does changes again.
 pub(crate) fn redo(arguments: &RedoArguments) -> Result<(), Ending> {
     undoing::take_back(&arguments.taking, undoing::Way::Redo)
+}
+
+/// Names the changes that are meant and that no patch can show.
+fn tell_pruned(here: &Here, history: &[Changed], selection: &Selection) {
+    let is_meant = |changed: &&Changed| changed.in_effect && selection.matches(&changed.change);
+    for changed in history.iter().filter(is_meant).filter(|changed| changed.change.is_pruned()) {
+        let Change { id, path, .. } = &changed.change;
+        note(&format!(
+            "{}: change {id} is pruned, its text is no longer in the journal",
+            safe(here.name(path))
+        ));
+    }
 }
 
 /// Returns everything that the journal knows, oldest first.

@@ -69,6 +69,8 @@ enum Command {
     Undo(changes::UndoArguments),
     /// Does again what was undone
     Redo(changes::RedoArguments),
+    /// Prints or puts back text of yours that could only be kept in the journal
+    Restore(changes::RestoreArguments),
     /// Lists, shows, exports and deletes sessions of Bowline's agent
     Sessions(sessions::SessionsArguments),
     /// Shows and verifies the record of what agents did here
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => changes::diff(&arguments).map(done),
         Command::Undo(arguments) => changes::undo(&arguments).map(done),
         Command::Redo(arguments) => changes::redo(&arguments).map(done),
+        Command::Restore(arguments) => changes::restore(&arguments).map(done),
         Command::Sessions(arguments) => runtime.block_on(sessions::run(arguments)).map(done),
         Command::Audit(arguments) => audit::run(arguments).map(done),
         Command::Trace(arguments) => trace::run(arguments),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bowline_state::policy::{Preset, Rule};
@@ -18,10 +18,12 @@ use bowline_workspace::audit::{self, AuditLog};
 use bowline_workspace::policy::PolicyFile;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::terminals::{self, Companion, Program};
-use bowline_workspace::workspace::{self, Workspace};
+use bowline_workspace::workspace::{self, SharedNews, Workspace};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::Command;
 use tokio::sync::Semaphore;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 
 use crate::connection::Connection;
 use crate::error::HostError;
@@ -201,6 +203,11 @@ impl Shared {
         if is_free { Ok(name) } else { self.new_name(id) }
     }
 
+    /// Tells the user of texts that could only be kept in the journal.
+    pub(crate) fn tell_kept_texts(&self) {
+        self.workspace.tell_kept_texts(|text| self.front_end.show(Event::Notice { text: &text.to_string() }));
+    }
+
     /// Gives up the name of a session that has ended.
     pub(crate) fn free_name(&self, name: &str) {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
@@ -287,7 +294,13 @@ impl Host {
             commands: AtomicUsize::new(0),
             names: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), offer }
+        let shared = Arc::new(shared);
+        shared.tell_kept_texts();
+        // Texts may come late to a file when no write is going on any more.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(follow_kept_texts(shared.workspace.shared_news(), Arc::downgrade(&shared)));
+        }
+        Self { shared, offer }
     }
 
     /// Returns the same host with another offer, for an agent that should be able to ask for less.
@@ -386,4 +399,18 @@ fn lies_in(place: &Path, roots: &Roots) -> bool {
         None => place.to_owned(),
     };
     roots.iter().any(|(root, _)| own.starts_with(root))
+}
+
+/// Tells of texts that could only be kept in the journal as long as there is the host.
+async fn follow_kept_texts(mut news: Receiver<SharedNews>, host: Weak<Shared>) {
+    loop {
+        match news.recv().await {
+            Ok(SharedNews::TextsKept) | Err(RecvError::Lagged(_)) => {
+                let Some(shared) = host.upgrade() else { return };
+                shared.tell_kept_texts();
+            }
+            Ok(_) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
 }

@@ -102,6 +102,17 @@ pub struct Origin {
     pub command: Option<String>,
 }
 
+/// The tool call under which a text is recorded that could only be kept in the journal. A real call has a session.
+pub const KEPT_CALL: &str = "kept";
+
+impl Origin {
+    /// Returns the origin of a text of the user's that could not be brought into its file, so that only the journal has it.
+    #[must_use]
+    pub fn kept_text() -> Self {
+        Self { call: Some(KEPT_CALL.to_owned()), ..Self::default() }
+    }
+}
+
 /// How a change was learnt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
@@ -152,6 +163,22 @@ pub struct Change {
     pub after: Option<FileState>,
     /// What it takes back: empty for an edit, edits for an undo, undos for a redo.
     pub reverses: Vec<Reversal>,
+}
+
+impl Change {
+    /// Says whether the texts of a change that was written were pruned: it is listed, and cannot be undone.
+    #[must_use]
+    pub fn is_pruned(&self) -> bool {
+        let is_forgotten = |state: FileState| state.hash == ContentHash::UNKNOWN;
+        self.source == Source::Written && [self.before, self.after].into_iter().flatten().any(is_forgotten)
+    }
+
+    /// Says whether it stands for a text that could not be brought into its file: its `before` is that text, its `after`
+    /// what the file held then.
+    #[must_use]
+    pub fn is_kept_text(&self) -> bool {
+        self.origin.session.is_none() && self.origin.call.as_deref() == Some(KEPT_CALL)
+    }
 }
 
 /// Files that were changed, by how that was learnt: each is in one of the lists, the first that fits, once.

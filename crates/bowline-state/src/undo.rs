@@ -265,6 +265,11 @@ pub enum Why {
     /// Bytes that are needed are not there.
     #[error("its text is not kept")]
     Forgotten,
+    /// The journal dropped its texts.
+    #[error(
+        "its text was pruned, because the journal keeps only so much, and for so long: the file stays as it is"
+    )]
+    Pruned,
     /// The file is not text, so that neither hunks nor later changes can be told apart.
     #[error("the file is not text, so the change can only be taken back whole and before another one")]
     Binary,
@@ -346,6 +351,7 @@ impl<'a> Step<'a> {
     }
 
     fn refuse(&self, why: Why) -> CannotReverse {
+        let why = if why == Why::Forgotten && self.change.is_pruned() { Why::Pruned } else { why };
         CannotReverse { path: self.change.path.clone(), change: self.change.id, why }
     }
 

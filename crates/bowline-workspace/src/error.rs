@@ -249,6 +249,9 @@ impl From<FilesError> for Failure {
             error if error.kind() == Some(io::ErrorKind::InvalidFilename) => {
                 Self::InvalidParams { reason: error.to_string() }
             }
+            FilesError::Journal(error @ JournalError::NoRoom { .. }) => {
+                Self::InvalidParams { reason: format!("nothing was written: {error}") }
+            }
             // Where the journal is concerns its owner, not an agent.
             FilesError::Journal(_) => Self::Internal {
                 reason: "the journal of changes cannot be used, so nothing was done".to_owned(),

@@ -7,6 +7,7 @@
 //! Several processes may have the same journal open; [`Journal::lock`] says whose turn it is to change files.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_state::changes::{Change, ChangeId, ContentHash, Moment, Origin, Reversal, Source};
@@ -16,6 +17,7 @@ mod baseline;
 mod blobs;
 mod delta;
 mod error;
+mod live;
 mod open;
 mod place;
 mod prune;
@@ -31,8 +33,10 @@ pub use place::JournalLock;
 pub use prune::Pruned;
 
 use error::Fault;
+pub(crate) use live::LiveSessions;
 use open::Attached;
 use place::{Identity, Place};
+use prune::Room;
 use recent::Recent;
 
 /// A content is at most this large: 256 MiB. Of a larger file only the hash can be recorded.
@@ -44,7 +48,9 @@ pub const MAX_COMMAND_BYTES: usize = 4 << 10;
 /// How long one waits for the lock, or for another process to finish a transaction.
 pub const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// How much a journal keeps. What is beyond goes, the oldest first, when the journal is opened or pruned.
+/// How much a journal keeps. Beyond that the texts of changes are dropped, the oldest first; of changes beyond
+/// `max_changes` nothing is left. What undo still promises stays: the latest turn of every running session and of the one
+/// that worked last, and texts that only the journal has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
     /// So many bytes of contents, compressed. Contents that the baseline refers to do not count: they do not go with
@@ -176,6 +182,8 @@ pub struct Journal {
     retention: Retention,
     durability: Option<Durability>,
     recent: Recent,
+    live: Arc<LiveSessions>,
+    room: Room,
 }
 
 /// When a transaction is on the disk.
@@ -220,8 +228,10 @@ impl Journal {
             }
         };
         let identity = place.identity()?;
+        let live = Arc::new(LiveSessions::new(place.clone()));
+        let (recent, room) = (Recent::default(), Room::default());
         let mut journal =
-            Self { place, identity, connection, retention, durability: None, recent: Recent::default() };
+            Self { place, identity, connection, retention, durability: None, recent, live, room };
         // A full disk is no reason to keep the user from what the journal holds.
         if let Err(error) = journal.prune(now) {
             notices.push(Notice::NotPruned { why: error.to_string() });
@@ -233,6 +243,11 @@ impl Journal {
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.place.database()
+    }
+
+    /// Returns the sessions that are running, to mark more of them.
+    pub(crate) fn live_sessions(&self) -> &Arc<LiveSessions> {
+        &self.live
     }
 
     /// Takes the lock: the right to change files of the workspace and to record it, or to decide what became of an
@@ -256,7 +271,8 @@ impl Journal {
     /// caller holds the lock from before this until everything is settled.
     ///
     /// # Errors
-    /// Fails if the journal cannot be written or a draft is larger than it may be. Nothing is recorded then.
+    /// Fails if the journal cannot be written, if a draft is larger than it may be, or if an agent's draft leaves no room
+    /// for what undo still promises. Nothing is recorded then.
     pub fn begin(&mut self, drafts: &[Draft<'_>], now: Moment) -> Result<Vec<ChangeId>, JournalError> {
         self.insert(drafts, None, now)
     }
@@ -341,6 +357,7 @@ impl Journal {
     /// # Errors
     /// Fails if one is larger than [`MAX_CONTENT_BYTES`] or the journal cannot be written. None is kept then.
     pub fn keep(&mut self, contents: &[&[u8]]) -> Result<Vec<ContentHash>, JournalError> {
+        self.room = Room::default();
         self.write(Durability::Later, |transaction| {
             let mut keeper = blobs::Keeper::new(transaction)?;
             let keep = |bytes: &&[u8]| {
@@ -368,20 +385,24 @@ impl Journal {
     /// # Errors
     /// Fails if the journal cannot be written. The baseline is as it was then.
     pub fn update_baseline(&mut self, upsert: &[BaselineRow], remove: &[String]) -> Result<(), JournalError> {
+        // What the baseline refers to no longer counts from now on.
+        self.room = Room::default();
         self.write(Durability::Later, |transaction| baseline::update(transaction, upsert, remove))
     }
 
     /// Drops what [`Retention`] does not cover, the oldest first, and every content that neither a change nor the
-    /// baseline refers to and that none of those is built on. A change goes as a whole or not at all. Those that are pending stay, and
-    /// so do those that were begun or recorded last. Then the space is given back. The caller holds the lock, so that what
-    /// another has kept for the baseline does not go before the baseline refers to it.
+    /// baseline refers to and that none of those is built on. A change loses both of its texts or none. Those that are
+    /// pending stay, and so do those that were begun or recorded last, and what undo still promises. Then the space is
+    /// given back. The caller holds the lock, so that what another has kept for the baseline does not go before the
+    /// baseline refers to it.
     ///
     /// # Errors
     /// Fails if the journal cannot be written.
     pub fn prune(&mut self, now: Moment) -> Result<Pruned, JournalError> {
-        let retention = self.retention;
-        let pruned =
-            self.write(Durability::Later, |transaction| prune::drop_old(transaction, &retention, now))?;
+        let (retention, live) = (self.retention, self.live.clone());
+        let pruned = self.write(Durability::Later, |transaction| {
+            prune::drop_old(transaction, &retention, || live.find(), now)
+        })?;
         prune::give_back(&self.connection).map_err(|fault| self.place.explain(fault))?;
         Ok(pruned)
     }
@@ -392,12 +413,28 @@ impl Journal {
         outcome: Option<Outcome>,
         now: Moment,
     ) -> Result<Vec<ChangeId>, JournalError> {
+        for session in drafts.iter().filter_map(|draft| draft.origin.session.as_deref()) {
+            self.live.claim(session)?;
+        }
+        // An undo, and what is the user's, is never refused for want of room; nor is what was found on the disk, if only
+        // its hash is told.
+        let may_refuse = drafts.iter().any(|draft| {
+            let is_text = matches!(draft.after, Some(Side { content: SideContent::Bytes(_), .. }));
+            let is_agents = draft.reverses.is_empty() && draft.origin.session.is_some();
+            is_agents && (draft.source == Source::Written || is_text)
+        });
+        let (retention, mut room, live) = (self.retention, self.room, self.live.clone());
         let mut recent = std::mem::take(&mut self.recent);
         let inserted = self.write(Durability::Now, |transaction| {
-            rows::insert(transaction, &mut recent, drafts, outcome, now)
+            let (ids, added) = rows::insert(transaction, &mut recent, drafts, outcome, now)?;
+            prune::make_room(transaction, &retention, &mut room, added, || live.find(), may_refuse)?;
+            Ok(ids)
         });
         // Hashes are true whether or not something was recorded.
         self.recent = recent;
+        if inserted.is_ok() {
+            self.room = room;
+        }
         inserted
     }
 

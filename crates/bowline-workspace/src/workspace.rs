@@ -18,7 +18,7 @@ use bowline_state::paths::Access;
 use crate::calls::Calls;
 use crate::disk::Indexes;
 use crate::error::FilesError;
-use crate::journal::{Journal, Notice, Retention};
+use crate::journal::{Journal, LiveSessions, Notice, Retention};
 use crate::roots::{Admitted, Roots};
 
 mod applying;
@@ -29,6 +29,7 @@ mod editor_writing;
 #[cfg(test)]
 mod fixture;
 mod foreseeing;
+mod kept;
 mod late;
 mod looking;
 mod making_room;
@@ -45,6 +46,7 @@ pub use documents::DocumentEvent;
 pub use editor::OpenDocument;
 pub use editor_writing::EditorWrite;
 pub use foreseeing::{Foreseen, Foresight};
+pub use kept::KeptText;
 pub use looking::WorkingDirectory;
 pub use observing::{Observed, Progress, Started, Watching};
 pub use reading::{ReadText, Served};
@@ -118,6 +120,8 @@ struct Inner {
     diagnosed: Mutex<diagnosing::Diagnosed>,
     bell: sharing::Bell,
     ledgers: Mutex<HashMap<String, Ledger>>,
+    live: Arc<LiveSessions>,
+    kept: kept::WaitingTexts,
 }
 
 #[derive(Debug)]
@@ -129,6 +133,8 @@ struct Writer {
     // When what the journal need not keep was last dropped, and how many bytes of texts were put in since.
     pruned: Moment,
     put_since_prune: u64,
+    // Texts that were kept in the journal in the course of the operation that is going on, or that was last.
+    kept: Vec<KeptText>,
 }
 
 /// A session's view of a workspace. It may have other roots than the workspace itself.
@@ -171,7 +177,7 @@ impl Workspace {
     ) -> Result<Opened, FilesError> {
         let (opened, notices) = Journal::open(journal, settings.retention, now())?;
         let own: PathBuf = opened.path().parent().unwrap_or(journal).to_owned();
-        let bell = sharing::Bell::default();
+        let (bell, live) = (sharing::Bell::default(), opened.live_sessions().clone());
         let inner = Inner {
             roots: roots.keeping_out([&own]),
             settings,
@@ -185,11 +191,14 @@ impl Workspace {
                 lookout: observing::Lookout::default(),
                 pruned: now(),
                 put_since_prune: 0,
+                kept: Vec::new(),
             }),
             documents: Mutex::new(Documents::new(bell.clone())),
             diagnosed: Mutex::default(),
             bell,
             ledgers: Mutex::default(),
+            live,
+            kept: Mutex::default(),
         };
         let workspace = Self { inner: Arc::new(inner) };
         let recovered = workspace.recover(&mut workspace.writer(), &workspace.inner.roots)?;
@@ -235,6 +244,10 @@ impl Workspace {
     #[must_use]
     pub fn session_within(&self, id: &str, roots: Roots) -> Session {
         let own = self.inner.roots.own();
+        if !id.is_empty() {
+            // If it cannot be marked as running now, its first change does it or fails.
+            self.inner.live.claim(id).ok();
+        }
         Session { workspace: self.clone(), id: id.into(), roots: roots.keeping_out(own) }
     }
 
@@ -285,8 +298,9 @@ impl Session {
         self.roots.admit_at_hand(path, access)
     }
 
-    /// Ends the session: what it saw is forgotten. The journal keeps what it did.
+    /// Ends the session: what it saw is forgotten. The journal keeps what it did, within its limits.
     pub fn end(&self) {
+        self.workspace.inner.live.release(&self.id);
         let mut ledgers = self.workspace.inner.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
         ledgers.remove(&*self.id);
     }

@@ -37,7 +37,7 @@ struct Group {
 }
 
 impl List {
-    /// Chooses what to list.
+    /// Chooses what to list, with texts that only the journal has if `kept`.
     ///
     /// # Errors
     /// Fails if the journal cannot be read.
@@ -46,11 +46,13 @@ impl List {
         history: &[Changed],
         selection: &Selection,
         all: bool,
+        kept: bool,
     ) -> Result<Self, Ending> {
         let mut groups: Vec<Group> = Vec::new();
         let mut places: HashMap<(Option<String>, Option<u64>), usize> = HashMap::new();
         let mut undone = 0;
-        for changed in workspace.changes(selection).map_err(failed)? {
+        let texts = history.iter().filter(|changed| kept && changed.change.is_kept_text()).cloned();
+        for changed in workspace.changes(selection).map_err(failed)?.into_iter().chain(texts) {
             let is_edit = changed.change.reverses.is_empty();
             // Who names one change means it.
             if !all && selection.change.is_none() && !(is_edit && changed.in_effect) {
@@ -192,12 +194,18 @@ impl List {
             said.push(format!("mode {:o}, was {:o}", after.mode & 0o7777, before.mode & 0o7777));
         }
         match change.source {
+            Source::Written if change.is_pruned() => said.push("pruned".to_owned()),
             Source::Written => {}
+            Source::Observed if change.is_kept_text() => {
+                said.push(format!("kept, not in the file: bowline restore {}", change.id));
+            }
             Source::Observed => said.push("observed".to_owned()),
             Source::Claimed => said.push("claimed".to_owned()),
         }
         // What a command did stands below it.
-        if let (None, Some(call)) = (&change.origin.command, &change.origin.call) {
+        if let (None, Some(call), false) =
+            (&change.origin.command, &change.origin.call, change.is_kept_text())
+        {
             said.push(format!("call {}", safe(call)));
         }
         if changed.uncertain {
@@ -286,6 +294,8 @@ impl List {
                 "undone_hunks": counted(self.taken.get(&change.id).into_iter().flatten()),
                 "in_effect": changed.in_effect,
                 "uncertain": changed.uncertain,
+                "pruned": change.is_pruned(),
+                "kept_text": change.is_kept_text(),
             });
             _ = writeln!(text, "{line}");
         }

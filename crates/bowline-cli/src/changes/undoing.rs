@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::Path;
 
 use bowline_state::audit::{Action, By, Entry, Subject};
-use bowline_state::changes::{Change, ChangeId, FileState, Source};
+use bowline_state::changes::{Change, ChangeId, FileState, Reversal, Source};
 use bowline_state::undo::Selection;
 use bowline_workspace::audit::AuditLog;
 use bowline_workspace::error::FilesError;
@@ -97,7 +97,8 @@ pub(super) fn take_back(taking: &Taking, way: Way) -> Result<(), Ending> {
     let known = history(&workspace)?;
     // What cannot be looked at now is told of when it is taken back.
     let keeps = |changed: &Changed| {
-        changed.change.source != Source::Observed || workspace.keeps(&changed.change).unwrap_or(true)
+        let change = &changed.change;
+        !change.is_pruned() && (change.source != Source::Observed || workspace.keeps(change).unwrap_or(true))
     };
     let meant = taking.selectors.meant(&here, &known, way.purpose(), &taking.hunk, &keeps)?;
     if let Some(one) = &meant.selection.change
@@ -117,8 +118,29 @@ pub(super) fn take_back(taking: &Taking, way: Way) -> Result<(), Ending> {
         }
         Err(_) => one_by_one(&workspace, way, &meant.selection)?,
     };
+    workspace.tell_kept_texts(|text| note(&text.to_string()));
     record(&here, &workspace, &done.files);
     tell(&here, &workspace, way, &meant.words, &done)
+}
+
+/// Puts a text that only the journal has into its file.
+pub(super) fn restore(here: &Here, workspace: Workspace, id: ChangeId) -> Result<(), Ending> {
+    let change = Some(Reversal { change: id, hunks: None });
+    let selection = Selection { change, ..Selection::default() };
+    let workspace = reaching(here, workspace, &history(&workspace)?, &selection)?;
+    let taken = match workspace.undo(&selection) {
+        Ok(taken) => taken,
+        Err(FilesError::NothingTo(_)) => {
+            return Err(failed(anyhow::anyhow!("text {id} was restored before; --print shows it")));
+        }
+        Err(error) => {
+            let why = why(&error);
+            return Err(failed(anyhow::anyhow!("the file stays as it is: {why}; --print shows the text")));
+        }
+    };
+    record(here, &workspace, &taken.files);
+    let names: Vec<String> = taken.files.iter().map(|file| safe(here.name(&file.path))).collect();
+    print(&format!("restored text {id} to {}; `bowline redo` takes that back\n", names.join(", ")))
 }
 
 /// What was done.
@@ -284,13 +306,19 @@ fn tell(here: &Here, workspace: &Workspace, way: Way, words: &str, done: &Done) 
     let mut text = format!("{} {words}, in {}\n", way.done(), count(files, "file", "files"));
     let names: Vec<String> = done.files.iter().map(|file| safe(here.name(&file.path))).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let mut left = HashSet::new();
+    for id in &done.left {
+        left.insert(workspace.change(*id).map_err(failed)?.path);
+    }
     let mut any_found = false;
     for (file, name) in done.files.iter().zip(&names) {
         let change = workspace.change(file.change).map_err(failed)?;
         let found = found(workspace, &change)?;
         any_found |= found.is_some();
         let found = found.map(|how| format!(" ({how})")).unwrap_or_default();
-        text.push_str(&format!("  {name:width$}  {}{found}\n", became(workspace, way, file, &change)?));
+        let is_left = left.contains(file.path.as_str());
+        let became = if is_left { "only in part, see below" } else { became(workspace, way, file, &change)? };
+        text.push_str(&format!("  {name:width$}  {became}{found}\n"));
     }
     if files == 0 {
         text.clear();

@@ -110,6 +110,7 @@ impl Here {
         for recovered in recovered {
             note(&recovered.to_string());
         }
+        workspace.tell_kept_texts(|text| note(&text.to_string()));
         for notice in notices {
             if let bowline_workspace::journal::Notice::SetAside { .. } = notice {
                 return Err(failed(notice.into()));

@@ -14,14 +14,14 @@ use bowline_state::paths::Access;
 use bowline_state::policy::Effect;
 use bowline_state::question::{Item, Occasion, Shown};
 use bowline_state::schema::v1::{
-    ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
+    Meta, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
 use bowline_wire::ClientContext;
 use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{Cleared, Request};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::Admitted;
-use bowline_workspace::workspace::{Agreed, EditorWrite, Preview, ReadText, Written};
+use bowline_workspace::workspace::{Agreed, EditorWrite, KeptText, Preview, ReadText, Written};
 
 use super::{Asking, Operating, blocking, clear};
 use crate::front_end::Event;
@@ -185,7 +185,21 @@ pub(crate) async fn write(
     let path = text(&request.path)?;
     let call = call_for(&held.snapshot(), Some(&path));
     let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived() };
-    write_text(held, asking, path, request.content.into()).await.map(|_| WriteTextFileResponse::new())
+    let written = write_text(held, asking, path, request.content.into()).await?;
+    Ok(WriteTextFileResponse::new().meta(kept_meta(&written.kept)))
+}
+
+/// Returns what the answer to a write says of texts that could only be kept in the journal.
+fn kept_meta(kept: &[KeptText]) -> Option<Meta> {
+    if kept.is_empty() {
+        return None;
+    }
+    let told = |text: &KeptText| {
+        let restore = format!("bowline restore {}", text.change);
+        serde_json::json!({ "path": text.path, "change": text.change.0, "restore": restore })
+    };
+    let kept: Vec<_> = kept.iter().map(told).collect();
+    Some(Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "kept": kept }))]))
 }
 
 /// Writes a file, for whoever asks.
@@ -307,7 +321,9 @@ fn finish_write(
     operating.record(Decision::Allowed)?;
     operating.entry().reason = None;
     let origin = operating.origin();
-    match held.files.write_as_agreed(path, content, &origin, Some(agreed)) {
+    let written = held.files.write_as_agreed(path, content, &origin, Some(agreed));
+    held.shared.tell_kept_texts();
+    match written {
         Ok(written) => {
             if let Some(change) = written.change
                 && let Ok(change) = held.shared.workspace.change(change)

@@ -70,7 +70,7 @@ async fn pass_on(mut shared: broadcast::Receiver<SharedNews>, news: broadcast::S
             Ok(SharedNews::Document(path)) => News::Updated(file_uri(&path)),
             Ok(SharedNews::Documents) => News::Listed,
             Ok(SharedNews::Diagnostics(_)) => News::Updated(DIAGNOSTICS.to_owned()),
-            Ok(SharedNews::Changes) => News::Updated(CHANGES.to_owned()),
+            Ok(SharedNews::Changes | SharedNews::TextsKept) => News::Updated(CHANGES.to_owned()),
             Err(RecvError::Lagged(_)) => News::Missed,
             Err(RecvError::Closed) => return,
         };

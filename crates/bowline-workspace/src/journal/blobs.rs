@@ -26,6 +26,8 @@ pub(super) struct Keeper<'c> {
     depth: CachedStatement<'c>,
     insert_content: CachedStatement<'c>,
     insert: CachedStatement<'c>,
+    // How many bytes were added.
+    added: u64,
 }
 
 /// How a content is kept that differs little from another one, which is kept.
@@ -43,7 +45,13 @@ impl<'c> Keeper<'c> {
                 "INSERT INTO blobs (hash, size, codec, stored, content, base, depth) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?,
+            added: 0,
         })
+    }
+
+    /// Returns how many bytes the contents take that were not kept before.
+    pub(super) fn bytes_added(&self) -> u64 {
+        self.added
     }
 
     /// Makes sure that a content is kept. One that is there already is not read again: what is damaged is found when it
@@ -90,6 +98,7 @@ impl<'c> Keeper<'c> {
         let (base, depth) = base.map_or((None, 0), |(base, depth)| (Some(base.as_bytes()), depth));
         let (size, stored) = (as_i64(size), as_i64(data.len()));
         self.insert.execute(params![hash.as_bytes(), size, codec, stored, content, base, depth])?;
+        self.added += data.len() as u64;
         Ok(())
     }
 }

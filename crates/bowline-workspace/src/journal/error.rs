@@ -87,6 +87,15 @@ pub enum JournalError {
         /// Its size.
         bytes: usize,
     },
+    /// What undo needs takes all of the room that the journal has, so that nothing older can be dropped for it.
+    #[error(
+        "the journal of changes may keep {} MiB and needs all of it to undo this turn and the latest turns of other \
+         running sessions: write less, or go on in a new turn or session", max_bytes >> 20
+    )]
+    NoRoom {
+        /// How many bytes of texts it may keep.
+        max_bytes: u64,
+    },
     /// A name is longer than [`MAX_TEXT_BYTES`].
     #[error("the {what} is {bytes} bytes long, the journal takes at most {MAX_TEXT_BYTES}")]
     TooLong {

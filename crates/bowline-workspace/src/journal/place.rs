@@ -82,8 +82,17 @@ impl Place {
         self.directory.join("journal.sqlite")
     }
 
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Returns where a file of that name is, or would be.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
     fn lock_file(&self) -> PathBuf {
-        self.directory.join("lock")
+        self.file("lock")
     }
 
     /// Where it is noted that the database should be looked at as a whole when it is opened next.
@@ -241,15 +250,15 @@ fn companion(database: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-fn identity(path: &Path) -> io::Result<Identity> {
+pub(super) fn identity(path: &Path) -> io::Result<Identity> {
     path.symlink_metadata().map(|found| Identity { device: found.dev(), inode: found.ino() })
 }
 
-fn identity_of(file: &File) -> io::Result<Identity> {
+pub(super) fn identity_of(file: &File) -> io::Result<Identity> {
     file.metadata().map(|found| Identity { device: found.dev(), inode: found.ino() })
 }
 
-fn create_private(path: &Path) -> Result<File, JournalError> {
+pub(super) fn create_private(path: &Path) -> Result<File, JournalError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
@@ -270,6 +279,6 @@ fn sync_directory(path: &Path) -> Result<(), JournalError> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(io_error("sync", path))
 }
 
-fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
+pub(super) fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
     move |why| JournalError::Io { doing, path: path.to_owned(), why }
 }

@@ -25,14 +25,14 @@ const COLUMNS: &str = "id, at, state, source, manner, temp, session, turn, call,
 /// From this many bytes on a text is compressed by a thread of its own.
 const LARGE: usize = 64 << 10;
 
-/// Inserts drafts as one batch, in order, with their contents.
+/// Inserts drafts as one batch, in order, with their contents. Returns how many bytes these take, too.
 pub(super) fn insert(
     connection: &Connection,
     recent: &mut Recent,
     drafts: &[Draft<'_>],
     outcome: Option<Outcome>,
     now: Moment,
-) -> Result<Vec<ChangeId>, Fault> {
+) -> Result<(Vec<ChangeId>, u64), Fault> {
     let next = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0) + 1";
     let batch: i64 = connection.prepare_cached(next)?.query_row([], |row| row.get(0))?;
     let mut statement = connection.prepare_cached(
@@ -72,7 +72,7 @@ pub(super) fn insert(
         ])?;
         ids.push(ChangeId(connection.last_insert_rowid()));
     }
-    Ok(ids)
+    Ok((ids, keeper.bytes_added()))
 }
 
 /// Gives a change its outcome. One whose outcome is unknown may get another later, any other keeps its own.
@@ -302,7 +302,7 @@ fn reversals_text(reversals: &[Reversal]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(" "))
 }
 
-fn read_reversals(text: Option<&str>) -> Option<Vec<Reversal>> {
+pub(super) fn read_reversals(text: Option<&str>) -> Option<Vec<Reversal>> {
     let Some(text) = text else { return Some(Vec::new()) };
     let reversal = |word: &str| {
         let (change, hunks) = match word.split_once(':') {

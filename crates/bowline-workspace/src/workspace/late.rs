@@ -37,14 +37,14 @@ impl Workspace {
             let admitted = roots.admit(admitted.canonical(), Access::Write).map_err(FilesError::from)?;
             let current = self.load(roots, &admitted)?;
             let Some(new) = current.as_ref().and_then(|current| together(current, &late)) else {
-                keep(writer, &admitted, current.as_ref(), &late)?;
+                self.keep_late(writer, &admitted, current.as_ref(), &late)?;
                 continue;
             };
             if current.as_ref().is_some_and(|current| current.bytes == new) {
                 continue;
             }
             if attempts > ATTEMPTS {
-                keep(writer, &admitted, current.as_ref(), &late)?;
+                self.keep_late(writer, &admitted, current.as_ref(), &late)?;
                 continue;
             }
             let new = Some(NewFile { bytes: Bytes::Own(new), mode: None });
@@ -67,6 +67,19 @@ impl Workspace {
         }
         Ok(())
     }
+
+    /// Keeps a late text in the journal, as what the file held before what it holds now.
+    fn keep_late(
+        &self,
+        writer: &mut Writer,
+        admitted: &Admitted,
+        current: Option<&Current>,
+        late: &Late,
+    ) -> Result<(), FilesError> {
+        let mode = current.map_or(0o644, Current::mode);
+        let now = current.map(|current| current.bytes.as_slice());
+        self.keep_text(writer, admitted.canonical(), (&late.bytes, mode), now)
+    }
 }
 
 /// Returns the file with the late text merged in, if that can be.
@@ -75,18 +88,6 @@ fn together(current: &Current, late: &Late) -> Option<Vec<u8>> {
     let read = |bytes: &[u8]| text::decode_as(bytes.to_owned(), now.format).ok();
     let merged = merge(&read(&late.base)?, &now.text, &read(&late.bytes)?).ok()?;
     text::encode(&merged.text, now.format).ok()
-}
-
-/// Keeps a late text in the journal, as what the file held before what it holds now.
-fn keep(
-    writer: &mut Writer,
-    admitted: &Admitted,
-    current: Option<&Current>,
-    late: &Late,
-) -> Result<(), FilesError> {
-    let mode = current.map_or(0o644, Current::mode);
-    let now = current.map(|current| (current.bytes.as_slice(), mode));
-    record(writer, admitted, Some((&late.bytes, mode)), now)
 }
 
 fn record(

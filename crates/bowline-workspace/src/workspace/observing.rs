@@ -10,7 +10,7 @@ use bowline_state::paths::Access;
 
 use super::{Workspace, Writer, now};
 use crate::error::FilesError;
-use crate::journal::{BaselineRow, Draft, Filter, Journal, Manner, Side, SideContent};
+use crate::journal::{BaselineRow, Draft, Filter, Journal, JournalError, Manner, Side, SideContent};
 use crate::observer::{Event, Observation, Observer, ObserverOptions, ScanReport, Seen};
 use crate::replace::is_temp_name;
 use crate::roots::Roots;
@@ -27,7 +27,7 @@ const MAX_BATCH: usize = 256;
 const MAX_AWAITED: usize = 4096;
 
 /// How often a workspace that stays open drops what its journal need not keep.
-const PRUNE_EVERY_MS: i64 = 10 * 60 * 1000;
+const PRUNE_EVERY_MS: u64 = 10 * 60 * 1000;
 
 /// What was found on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -158,7 +158,8 @@ impl Workspace {
             }
         };
         let at = now();
-        if at.0.saturating_sub(pruned.0) > PRUNE_EVERY_MS {
+        // The clock may have been set back.
+        if at.0.saturating_sub(pruned.0).unsigned_abs() > PRUNE_EVERY_MS {
             journal.prune(at)?;
             *pruned = at;
         }
@@ -415,7 +416,20 @@ fn record(
             manner: Manner::Found,
         });
     }
-    changes.extend(journal.record(&drafts, at)?);
+    let recorded = match journal.record(&drafts, at) {
+        // What is on the disk cannot be refused: that it changed is recorded, and undo leaves it alone.
+        Err(JournalError::NoRoom { .. }) => {
+            for side in drafts.iter_mut().filter_map(|draft| draft.after.as_mut()) {
+                if let SideContent::Bytes(bytes) = side.content {
+                    let (hash, size) = (ContentHash::of(bytes), bytes.len() as u64);
+                    side.content = SideContent::Known { hash, size };
+                }
+            }
+            journal.record(&drafts, at)?
+        }
+        recorded => recorded?,
+    };
+    changes.extend(recorded);
     Ok(())
 }
 

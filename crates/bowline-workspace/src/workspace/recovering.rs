@@ -3,19 +3,19 @@
 use std::fmt;
 use std::fs::File;
 
-use bowline_state::changes::{Change, ContentHash, FileState, Origin, Source};
+use bowline_state::changes::{Change, ContentHash, FileState};
 use bowline_state::failure::quote;
 use bowline_state::paths::Access;
 use bowline_state::recovery::{self, Remains, Repair, Way, judge};
 
 use super::applying::steps::{Job, Steps};
 use super::applying::{Bytes, Effect, NewFile, Telling};
-use super::{Workspace, Writer, now};
+use super::{Workspace, Writer};
 use crate::calls::Calls;
 use crate::disk;
 use crate::displaced::{self, DisplacedFiles};
 use crate::error::FilesError;
-use crate::journal::{Draft, Journal, JournalError, Manner, Outcome, Pending, Side, SideContent};
+use crate::journal::{Journal, JournalError, Manner, Outcome, Pending};
 use crate::replace::{self, New, Old};
 use crate::roots::{Denied, Place, Roots};
 use crate::writers::{self, Purpose, WriterState};
@@ -126,7 +126,7 @@ impl Workspace {
                 let hash = Some(ContentHash::of(bytes));
                 let is_known =
                     [change.before, change.after].iter().any(|side| side.map(|side| side.hash) == hash);
-                (is_known || keep(writer, &change.path, Some(bytes), None))
+                (is_known || self.keep_text(writer, &change.path, (bytes, 0o644), None).is_ok())
                     && replace::remove(&place, temp, &self.inner.calls).is_ok()
             });
             return is_removed.then(|| without_directory(change));
@@ -163,7 +163,10 @@ impl Workspace {
                 displace(&place, temp, temp_bytes.as_deref(), displaced, calls)
             }
             (Repair::KeepTemp, Some(temp)) => {
-                let kept = keep(writer, &change.path, temp_bytes.as_deref(), current_bytes.as_deref());
+                let kept = temp_bytes.as_deref().is_none_or(|bytes| {
+                    let now = current_bytes.as_deref();
+                    self.keep_text(writer, &change.path, (bytes, 0o644), now).is_ok()
+                });
                 kept && replace::remove(&place, temp, calls).is_ok()
             }
             (Repair::Finish, _) => match (&current, after.bytes()) {
@@ -291,21 +294,4 @@ fn displace(place: &Place, temp: &str, bytes: Option<&[u8]>, to: DisplacedFiles<
         }
     }
     to.take_in(place, temp, calls).is_ok()
-}
-
-/// Keeps a text that nobody knows in the journal, as what the file held before what it holds now.
-fn keep(writer: &mut Writer, path: &str, found: Option<&[u8]>, current: Option<&[u8]>) -> bool {
-    fn side(bytes: &[u8]) -> Side<'_> {
-        Side { content: SideContent::Bytes(bytes), mode: 0o644 }
-    }
-    let draft = Draft {
-        origin: &Origin::default(),
-        source: Source::Observed,
-        path,
-        before: found.map(side),
-        after: current.map(side),
-        reverses: &[],
-        manner: Manner::Found,
-    };
-    writer.journal.record(&[draft], now()).is_ok()
 }

@@ -21,6 +21,8 @@ pub enum SharedNews {
     Diagnostics(String),
     /// Which changes hold: some were taken back, or done again.
     Changes,
+    /// Texts of the user's are only in the journal: [`Workspace::tell_kept_texts`] tells which.
+    TextsKept,
 }
 
 /// Where news is told.

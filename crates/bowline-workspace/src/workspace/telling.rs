@@ -108,7 +108,9 @@ impl Workspace {
     /// # Errors
     /// As [`Workspace::diff`].
     pub fn diff_files(&self, selection: &Selection) -> Result<Vec<FilePatch>, FilesError> {
-        let meant = self.changes(selection)?.into_iter().filter(|changed| changed.in_effect);
+        // What was pruned has no text to show.
+        let is_shown = |changed: &Changed| changed.in_effect && !changed.change.is_pruned();
+        let meant = self.changes(selection)?.into_iter().filter(is_shown);
         let mut meant: HashSet<ChangeId> = meant.map(|changed| changed.change.id).collect();
         let writer = self.writer();
         let history = writer.journal.changes(&Filter::default())?;

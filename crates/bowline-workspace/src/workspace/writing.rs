@@ -14,7 +14,7 @@ use rustix::fs::Stat;
 use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied, Telling};
 use super::documents::{DocumentEvent, Documents};
 use super::reading::document_version;
-use super::{Session, Writer, now};
+use super::{KeptText, Session, Writer, now};
 use crate::disk;
 use crate::error::FilesError;
 use crate::roots::{Admitted, Denied};
@@ -43,6 +43,8 @@ pub struct Written {
     pub drops_privileges: bool,
     /// Whether the system cannot tell if another program has the file open for writing.
     pub is_unguarded: bool,
+    /// Texts that others wrote to the file meanwhile and that could not be merged into it: only the journal has them.
+    pub kept: Vec<KeptText>,
 }
 
 /// What a write would do, for whoever has to approve it.
@@ -107,11 +109,12 @@ impl Session {
     ) -> Result<Written, FilesError> {
         let workspace = &self.workspace;
         let mut writer = workspace.writer();
+        writer.kept.clear();
         workspace.recover_interrupted(&mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
         for _ in 0..ATTEMPTS {
             match self.attempt(&mut writer, path, content, origin, agreed) {
-                Ok(written) => return Ok(written),
+                Ok(written) => return Ok(Written { kept: std::mem::take(&mut writer.kept), ..written }),
                 Err(NotApplied::Raced) => {}
                 Err(NotApplied::Failed(error)) => return Err(error),
             }
@@ -341,8 +344,8 @@ impl Session {
         // Also if nothing is left of what was sent after the merge.
         let is_change = !held || change.is_some();
         let verdict = (is_change || decision.verdict == Verdict::Merged).then_some(decision.verdict);
-        let drops_privileges = mode.is_some();
-        Ok(Written { path, verdict, change, text, protection, drops_privileges, is_unguarded })
+        let (drops_privileges, kept) = (mode.is_some(), Vec::new());
+        Ok(Written { path, verdict, change, text, protection, drops_privileges, is_unguarded, kept })
     }
 }
 

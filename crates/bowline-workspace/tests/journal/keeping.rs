@@ -3,8 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use bowline_state::changes::{ContentHash, Moment, Origin};
-use bowline_workspace::journal::{Filter, Journal, MAX_COMMAND_BYTES, MAX_TEXT_BYTES, Outcome, Retention};
+use bowline_state::changes::{ContentHash, Moment, Origin, Reversal};
+use bowline_workspace::journal::{
+    Draft, Filter, Journal, MAX_COMMAND_BYTES, MAX_TEXT_BYTES, Manner, Outcome, Retention,
+};
 use expect_test::expect;
 use tempfile::TempDir;
 
@@ -303,7 +305,9 @@ fn what_is_too_old_goes_but_never_what_is_pending_or_newest() {
             [2]
             [3]
             Pruned { changes: 1, blobs: 0, bytes: 0 }
+            2 @0 /a - -> ?(1 644) Done
             3 @5 /a 2(1 644) -> 3(1 644) Done
+            2 @0 /a - -> ?(1 644) Done
             3 @5 /a 2(1 644) -> 3(1 644) Done
             1 @0 /pending - -> 1(1 644) Rename { temp: ".temp" }
             2 is kept: true
@@ -331,10 +335,13 @@ fn what_is_too_much_goes_oldest_first() {
             [2]
             Pruned { changes: 0, blobs: 0, bytes: 0 }
             [3]
-            Pruned { changes: 1, blobs: 1, bytes: 40 }
+            Pruned { changes: 0, blobs: 0, bytes: 0 }
             [4][5]
             [6]
-            Pruned { changes: 2, blobs: 1, bytes: 40 }
+            Pruned { changes: 0, blobs: 0, bytes: 0 }
+            1 @0 /a - -> ?(40 644) Done
+            2 @0 /a - -> ?(40 644) Done
+            3 @0 /a - -> ?(40 644) Done
             4 @0 /b - -> - Done
             5 @0 /c - -> abcdefghijklmnopqrstuvwxyz0123456789BBBB(40 644) Done
             6 @0 /d - -> abcdefghijklmnopqrstuvwxyz0123456789DDDD(40 644) Done
@@ -360,7 +367,7 @@ fn what_was_written_last_stays_however_large_it_is() {
         expect![[r#"
             [1]
             [2][3]
-            Pruned { changes: 1, blobs: 1, bytes: 26 }
+            Pruned { changes: 1, blobs: 0, bytes: 0 }
             2 @100 /b - -> ABCDEFGHIJKLMNOPQRSTUVWXYZ(26 644) Done
             3 @100 /c - -> 01234567890123456789(20 644) Done
             ABCDEFGHIJKLMNOPQRSTUVWXYZ is kept: true
@@ -435,10 +442,105 @@ fn a_number_is_never_used_again() {
 }
 
 #[test]
+fn the_latest_turn_of_a_running_session_stays_whatever_its_size_and_the_clock() {
+    check(
+        Retention { max_bytes: 100, max_age_ms: 10, max_changes: 4 },
+        "
+        begin /a - old session=s1 turn=1
+        settle 1 done
+        begin /a old original session=s1 turn=2
+        settle 2 done
+        begin /a original gone session=s1 turn=2
+        settle 3 done
+        begin /flood - abcdefghijklmnopqrstuvwxyz*3 session=s1 turn=2
+        begin /flood2 - ABCDEFGHIJKLMNOPQRSTUVWXYZ*2 session=s1 turn=2
+        record /user - 01234567890123456789012345678901234567890123456789
+        at 1000
+        prune
+        at -1000
+        prune
+        changes
+        blob original
+        ",
+        expect![[r#"
+            [1]
+            [2]
+            [3]
+            [4]
+            ! the journal of changes may keep 0 MiB and needs all of it to undo this turn and the latest turns of other running sessions: write less, or go on in a new turn or session
+            [5]
+            Pruned { changes: 1, blobs: 0, bytes: 0 }
+            Pruned { changes: 0, blobs: 0, bytes: 0 }
+            2 @0 /a old(3 644) -> original(8 644) s1 2 Done
+            3 @0 /a original(8 644) -> gone(4 644) s1 2 Done
+            5 @0 /user - -> 01234567890123456789012345678901234567890123456789(50 644) Done
+            original is kept: true
+        "#]],
+    );
+}
+
+#[test]
+fn what_other_processes_need_for_undo_stays_until_they_end() {
+    let directory = TempDir::new().unwrap();
+    let retention = Retention { max_age_ms: 10, ..EVERYTHING };
+    let open = |now| Journal::open(directory.path(), retention, Moment(now)).unwrap().0;
+    let by = |session: &str, turn| Origin {
+        session: Some(session.to_owned()),
+        turn: Some(turn),
+        ..Origin::default()
+    };
+    let write = |journal: &mut Journal, origin: &Origin, text: &[u8]| {
+        let ids = journal.begin(&[draft(origin, "/a", None, Some(text))], Moment(0)).unwrap();
+        journal.settle(&[(ids[0], Outcome::Done)]).unwrap();
+    };
+    let mut first = open(0);
+    write(&mut first, &by("first", 1), b"earlier");
+    write(&mut first, &by("first", 2), b"latest");
+    let mut second = open(0);
+    write(&mut second, &by("second", 1), b"other");
+    drop(second);
+    let mut third = open(1000);
+    write(&mut third, &by("third", 1), b"newest");
+    let later = open(2000);
+    assert_eq!(
+        history(&later),
+        "1 /a ? Done\n2 /a latest Done\n3 /a ? Done\n4 /a newest Done\n",
+        "the second has ended"
+    );
+    drop((first, third, later));
+    let later = open(3000);
+    assert_eq!(history(&later), "1 /a ? Done\n2 /a ? Done\n3 /a ? Done\n4 /a newest Done\n", "all have");
+    assert_eq!(files(directory.path()).lines().filter(|line| line.contains("session-")).count(), 0);
+}
+
+#[test]
+fn texts_that_only_the_journal_has_stay_until_they_are_restored() {
+    let directory = TempDir::new().unwrap();
+    let retention = Retention { max_bytes: 10, max_age_ms: 10, max_changes: 1 };
+    let (mut journal, _) = Journal::open(directory.path(), retention, Moment(0)).unwrap();
+    let (kept, user) = (Origin::kept_text(), Origin::default());
+    let found = |origin, before, after| Draft {
+        manner: Manner::Found,
+        ..draft(origin, "/a", Some(before), Some(after))
+    };
+    let text = journal.record(&[found(&kept, b"the only copy", b"now")], Moment(0)).unwrap();
+    for now in 1..4 {
+        journal.record(&[found(&user, b"now", b"a longer text")], Moment(now * 1000)).unwrap();
+        journal.prune(Moment(now * 1000)).unwrap();
+    }
+    assert!(history(&journal).starts_with("1 /a now Done\n"), "{}", history(&journal));
+    let reverses = [Reversal { change: text[0], hunks: None }];
+    let restored = Draft { reverses: &reverses, ..found(&user, b"now", b"the only copy") };
+    journal.record(&[restored], Moment(5000)).unwrap();
+    journal.record(&[found(&user, b"x", b"y")], Moment(9000)).unwrap();
+    journal.prune(Moment(9000)).unwrap();
+    assert_eq!(history(&journal), "6 /a y Done\n", "it is an old change like any other then");
+}
+
+#[test]
 fn pruning_gives_the_space_back() {
     let directory = TempDir::new().unwrap();
-    let retention = Retention { max_bytes: 1 << 20, ..EVERYTHING };
-    let (mut journal, _) = Journal::open(directory.path(), retention, Moment(0)).unwrap();
+    let (mut journal, _) = open(directory.path());
     let origin = Origin::default();
     for seed in 1..=80 {
         let noise = noise(seed, 256 << 10);
@@ -447,9 +549,13 @@ fn pruning_gives_the_space_back() {
     }
     let size = |journal: &Journal| fs::metadata(journal.path()).unwrap().len() >> 20;
     assert!(size(&journal) >= 12);
-    assert_eq!(journal.prune(Moment(2)).unwrap().changes, 76);
+    drop(journal);
+    let retention = Retention { max_bytes: 1 << 20, ..EVERYTHING };
+    let (journal, _) = Journal::open(directory.path(), retention, Moment(2)).unwrap();
     assert!(size(&journal) <= 6, "{} MiB are left", size(&journal));
-    assert_eq!(journal.changes(&Filter::default()).unwrap().len(), 4);
+    let changes = journal.changes(&Filter::default()).unwrap();
+    assert_eq!(changes.iter().filter(|entry| entry.change.is_pruned()).count(), 76);
+    assert_eq!(changes.len(), 80, "they are listed");
 }
 
 #[test]
