@@ -51,9 +51,17 @@ struct State {
     mode: Mode,
     // What the user said for the session of something that only has a description, the first first. Invariant: at most
     // `MAX_KEPT`, each description once.
-    described: VecDeque<(String, Choice)>,
+    described: VecDeque<KeptAnswer>,
     // The preset that the log says holds the mode back.
     limit: Option<Preset>,
+}
+
+/// An answer for the session about something that only has a description.
+struct KeptAnswer {
+    description: String,
+    // The definition of the tool that the user was asked about. A server can change its tools at any moment.
+    definition: Option<ContentHash>,
+    choice: Choice,
 }
 
 impl std::fmt::Debug for Permissions {
@@ -204,6 +212,27 @@ impl Permissions {
 
     /// Lets an operation pass, or says why not.
     pub(crate) async fn clear(&self, call: &ToolUse, cx: &Calling, wish: Wish) -> Result<Pass, No> {
+        self.clear_defined(call, cx, wish, None).await
+    }
+
+    /// Lets a tool of an MCP server be called, or says why not. What the user allows holds for this definition of it.
+    pub(crate) async fn clear_tool(
+        &self,
+        call: &ToolUse,
+        cx: &Calling,
+        wish: Wish,
+        definition: ContentHash,
+    ) -> Result<Pass, No> {
+        self.clear_defined(call, cx, wish, Some(definition)).await
+    }
+
+    async fn clear_defined(
+        &self,
+        call: &ToolUse,
+        cx: &Calling,
+        wish: Wish,
+        definition: Option<ContentHash>,
+    ) -> Result<Pass, No> {
         let holder = self.holder(Some(cx.turn));
         let mut pass = self.pass(&holder, &wish).await?;
         pass.entry.call = cx.reporter.id(&call.id).ok().map(|id| id.0.to_string());
@@ -217,16 +246,23 @@ impl Permissions {
             return Ok(pass);
         }
         // What was denied since then stays so.
+        let mut warnings = Vec::new();
         if ruling.effect == Effect::Ask
-            && let Some(choice) = self.kept_answer(&operation)
+            && let Some((choice, was_definition)) = self.kept_answer(&operation)
         {
             pass.entry.by = By::Person;
-            return match choice {
-                Choice::Allow => Ok(pass),
+            match choice {
+                Choice::Allow if was_definition == definition => return Ok(pass),
+                Choice::Allow => warnings.push(
+                    "its server changed the description or the schema of this tool since you allowed it for the session"
+                        .to_owned(),
+                ),
                 Choice::Deny => {
-                    Err(pass.denied("the user said no to this for the whole session".to_owned(), None).await)
+                    return Err(pass
+                        .denied("the user said no to this for the whole session".to_owned(), None)
+                        .await);
                 }
-            };
+            }
         }
         let request = Request {
             holder,
@@ -235,7 +271,7 @@ impl Permissions {
             occasion: Occasion::Act,
             title: wish.title,
             items: vec![wish.item],
-            warnings: Vec::new(),
+            warnings,
             offers: Vec::new(),
             deeds: Vec::new(),
         };
@@ -248,7 +284,7 @@ impl Permissions {
                 (Choice::Allow, Ok(_)) | (Choice::Deny, Err(Refused::Person { .. }))
             )
         {
-            self.keep_answer(&operation, choice);
+            self.keep_answer(&operation, choice, definition);
         }
         match (cleared, special) {
             (Ok(cleared), _) => {
@@ -290,22 +326,24 @@ impl Permissions {
         Ok(ruling)
     }
 
-    fn kept_answer(&self, operation: &Operation) -> Option<Choice> {
+    /// Returns what the user said for the session, and of which definition.
+    fn kept_answer(&self, operation: &Operation) -> Option<(Choice, Option<ContentHash>)> {
         let Target::Described(text) = &operation.target else { return None };
         let state = self.state();
-        state.described.iter().find(|(known, _)| known == text).map(|(_, choice)| *choice)
+        let kept = state.described.iter().find(|kept| kept.description == *text)?;
+        Some((kept.choice, kept.definition))
     }
 
-    fn keep_answer(&self, operation: &Operation, choice: Choice) {
+    fn keep_answer(&self, operation: &Operation, choice: Choice, definition: Option<ContentHash>) {
         if let Target::Described(text) = &operation.target {
             let described = &mut self.state().described;
-            described.retain(|(known, _)| known != text);
+            described.retain(|kept| kept.description != *text);
             if described.len() >= MAX_KEPT {
                 // A no is never what makes room.
-                let oldest = described.iter().position(|(_, choice)| *choice == Choice::Allow).unwrap_or(0);
+                let oldest = described.iter().position(|kept| kept.choice == Choice::Allow).unwrap_or(0);
                 described.remove(oldest);
             }
-            described.push_back((text.clone(), choice));
+            described.push_back(KeptAnswer { description: text.clone(), definition, choice });
         }
     }
 

@@ -194,11 +194,11 @@ impl Inner {
         let Some(tool) = tool.map(|tool| tool.tool).filter(|tool| mode.may_change() || !tool.changes())
         else {
             let others = self.others(mode);
-            return match &self.mcp {
-                Some(source) if others.iter().any(|other| other.name == name) => {
+            return match (&self.mcp, others.iter().find(|other| other.name == name)) {
+                (Some(source), Some(spec)) => {
                     // What it does nobody knows; it may change files.
                     self.runtimes.note_command();
-                    mcp::call(work, &**source).await
+                    mcp::call(work, &**source, spec).await
                 }
                 _ => Err(specs::missing(name, &self.tools, mode, &others).into()),
             };

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::changes::ContentHash;
+
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -109,6 +111,16 @@ pub struct ToolSpec {
     pub description: String,
     /// A JSON schema of an object.
     pub schema: Value,
+}
+
+impl ToolSpec {
+    /// Returns a hash of the description and the schema, whatever the order of the schema's members.
+    #[must_use]
+    pub fn definition_hash(&self) -> ContentHash {
+        let mut schema = self.schema.clone();
+        schema.sort_all_objects();
+        ContentHash::of(Value::from(vec![self.description.as_str().into(), schema]).to_string().as_bytes())
+    }
 }
 
 /// How much a model is to think before it answers.

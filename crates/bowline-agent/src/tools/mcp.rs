@@ -68,8 +68,8 @@ pub struct McpAnswer {
     pub failed: bool,
 }
 
-/// Runs a tool of an MCP server.
-pub(crate) async fn call(work: &Work<'_>, source: &dyn McpSource) -> Result<Done, Stop> {
+/// Runs a tool of an MCP server. An approval holds for the tool as its server describes it at that moment.
+pub(crate) async fn call(work: &Work<'_>, source: &dyn McpSource, spec: &ToolSpec) -> Result<Done, Stop> {
     // Whether the fields are right is for the server to say, but they have to be fields.
     work.fields()?;
     let Input::Value(input) = &work.call.input else { return Err("the input is not JSON".to_owned().into()) };
@@ -79,8 +79,15 @@ pub(crate) async fn call(work: &Work<'_>, source: &dyn McpSource) -> Result<Done
     work.start(&title, ToolKind::Other, |call| call.raw_input(input.clone()).content(shown.clone())).await?;
     let operation = Operation { kind: Kind::Execute, target: Target::Described(name.clone()) };
     let wish = Wish { action: Action::from("mcp/call"), title, item: Item::plain(operation) };
-    let pass = work.tools.permissions.clear(work.call, work.cx, wish).await;
-    let mut pass = pass.map_err(|no| Stop::from(no).showing(shown))?;
+    let definition = spec.definition_hash();
+    let pass = work.tools.permissions.clear_tool(work.call, work.cx, wish, definition).await;
+    let mut pass = pass.map_err(|no| Stop::from(no).showing(shown.clone()))?;
+    let is_same = |other: &ToolSpec| other.name == *name && other.definition_hash() == definition;
+    if !source.specs().iter().any(is_same) {
+        let told =
+            "the tool's server changed or removed it while permission was asked for; look at the tools again";
+        return Err(Stop::from(pass.denied(told.to_owned(), None).await).showing(shown));
+    }
     pass.begins().await?;
     work.runs().await;
     let McpAnswer { text, images, failed } = answered(work, source, input).await;
