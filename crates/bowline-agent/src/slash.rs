@@ -173,7 +173,10 @@ fn servers(session: &Session) -> String {
         let (tools, state) = (server.tools, &server.state);
         let mut notes = Vec::new();
         if server.left_out > 0 {
-            notes.push(format!("{} more left out, as too many or without a proper name", server.left_out));
+            notes.push(format!(
+                "{} more left out, as too many, nested too deep or without a proper name",
+                server.left_out
+            ));
         }
         if tools > 0 && !session.choice().mode.may_change() {
             notes.push(format!("not offered in mode {}", session.choice().mode.id()));

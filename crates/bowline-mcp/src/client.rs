@@ -12,6 +12,7 @@ mod error;
 mod guard;
 mod handler;
 mod legacy;
+mod nesting;
 mod over_acp;
 mod restarts;
 mod ring;

@@ -35,6 +35,9 @@ pub const MAX_TITLE: usize = 120;
 /// The longest name that a server may give a tool, in bytes. Tools with longer ones are left out.
 pub const MAX_LISTED_NAME: usize = 512;
 
+/// How deep what a server says of a tool may be nested. A tool that is nested deeper is left out.
+pub const MAX_TOOL_DEPTH: usize = 64;
+
 /// The most lines that a description has.
 const DESCRIPTION_LINES: usize = 120;
 /// What names of tools begin with, so that none is taken for one of the agent's own.
@@ -75,8 +78,10 @@ pub struct Listed {
 pub struct Page {
     /// The tools that can be used.
     pub tools: Vec<Listed>,
-    /// How many could not be, because they have no proper name.
+    /// How many could not be, because they have no proper name or are nested too deep.
     pub unusable: usize,
+    /// The names of those that are nested deeper than [`MAX_TOOL_DEPTH`].
+    pub too_deep: Vec<String>,
     /// What to ask for the next page with.
     pub next: Option<String>,
 }
@@ -93,7 +98,11 @@ pub fn read_page(page: &Value) -> Page {
             continue;
         }
         match read_tool(tool) {
-            Some(tool) => read.tools.push(tool),
+            Some(listed) if is_within(tool, MAX_TOOL_DEPTH) => read.tools.push(listed),
+            Some(listed) => {
+                read.unusable += 1;
+                read.too_deep.push(listed.title);
+            }
             None => read.unusable += 1,
         }
     }
@@ -117,6 +126,15 @@ fn read_tool(tool: &Value) -> Option<Listed> {
             open_world: hint("openWorldHint"),
         },
     })
+}
+
+/// Says whether a value is nested at most so deep.
+fn is_within(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Array(several) => depth > 0 && several.iter().all(|value| is_within(value, depth - 1)),
+        Value::Object(members) => depth > 0 && members.values().all(|value| is_within(value, depth - 1)),
+        _ => true,
+    }
 }
 
 fn non_empty(value: &Value) -> Option<&str> {

@@ -5,6 +5,8 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use bowline_mcp::client::State;
+use bowline_state::display;
+use bowline_state::mcp_tools::MAX_TOOL_DEPTH;
 use bowline_state::schema::v1::MessageId;
 
 use super::Session;
@@ -16,12 +18,17 @@ const SERVERS_START: Duration = Duration::from_secs(15);
 /// How long it waits for them without a word.
 const SHORTLY: Duration = Duration::from_millis(500);
 
+/// As much is told of the names of tools, in bytes.
+const MAX_NAMED: usize = 400;
+
 /// What the user is told with the next turn.
 #[derive(Default)]
 pub(super) struct Notes {
     waiting: Vec<String>,
     // MCP servers whose failure was told. Invariant: names of servers of the session.
     servers: HashSet<String>,
+    // MCP servers of which tools were left out, and the user was told. Invariant: names of servers of the session.
+    left_out: HashSet<String>,
 }
 
 impl Session {
@@ -36,6 +43,14 @@ impl Session {
             let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
             let mut told = std::mem::take(&mut notes.waiting);
             for server in self.servers.status() {
+                if !server.too_deep.is_empty() && notes.left_out.insert(server.name.clone()) {
+                    let tools = display::line(&server.too_deep.join(", "), MAX_NAMED);
+                    told.push(format!(
+                        "The MCP server {} has tools that are nested deeper than {MAX_TOOL_DEPTH} levels and are left \
+                         out: {tools}.",
+                        server.name
+                    ));
+                }
                 if let State::Failed(why) = server.state
                     && notes.servers.insert(server.name.clone())
                 {

@@ -3,6 +3,8 @@
 use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
 
+use super::nesting;
+
 /// What a line of a server is.
 #[derive(Debug)]
 pub(super) enum Decoded {
@@ -19,7 +21,14 @@ pub(super) fn decode(line: &[u8]) -> Decoded {
     if let Ok(message) = serde_json::from_slice(line) {
         return Decoded::Message(Box::new(message));
     }
-    let Ok(Value::Object(object)) = serde_json::from_slice(line) else { return Decoded::Noise };
+    let line = nesting::cut(line);
+    let Ok(Value::Object(object)) = serde_json::from_slice(&line) else { return Decoded::Noise };
+    // A list of tools is told apart tool by tool. Any other answer would say something else without what was cut.
+    if object.get("result").is_some_and(|result| result.get("tools").is_some())
+        && let Ok(message) = serde_json::from_slice(&line)
+    {
+        return Decoded::Message(Box::new(message));
+    }
     let answers = object.contains_key("result") || object.contains_key("error");
     match object.get("id") {
         Some(Value::Number(id)) if answers => {

@@ -4,6 +4,7 @@
 //! that; what a server tells meanwhile comes as notifications that name the request. So nothing has to be closed: what
 //! nobody waits for any more is cancelled, and then nothing is left.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::ready;
@@ -26,8 +27,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::MAX_MESSAGE;
 use super::decode::instead;
+use super::{MAX_MESSAGE, nesting};
 
 /// So much that a server tells waits to be taken in; more is left out.
 const MAX_TOLD: usize = 256;
@@ -59,6 +60,7 @@ impl OverAcp {
         let open = self.told.open(server.clone(), arrives);
         let method = asked.get("method").and_then(Value::as_str).unwrap_or_default().to_owned();
         let params = asked.get("params").and_then(Value::as_object).cloned();
+        let lists_tools = method == "tools/list";
         let request = MessageMcpRequest::new(server, open.id.clone(), method).params(params);
         let answer = match self.client.caller().call(&Message(request)).await {
             Ok(answer) => answer,
@@ -67,7 +69,10 @@ impl OverAcp {
         if answer.get().len() > MAX_MESSAGE {
             return instead(id, format!("the answer of the server is larger than {MAX_MESSAGE} bytes"));
         }
-        let outcome = match serde_json::from_str(answer.get()) {
+        // One tool that is nested too deep must not cost the others.
+        let text = answer.get().as_bytes();
+        let text = if lists_tools { nesting::cut(text) } else { Cow::Borrowed(text) };
+        let outcome = match serde_json::from_slice(&text) {
             Ok(MessageMcpResponse::Result { result, .. }) => ("result", result),
             Ok(MessageMcpResponse::Error { error, .. }) => {
                 ("error", serde_json::to_value(error).unwrap_or_default())

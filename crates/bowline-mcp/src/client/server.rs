@@ -35,6 +35,8 @@ pub(super) struct Snapshot {
     pub(super) tools: Arc<[Listed]>,
     /// How many tools were left out.
     pub(super) left_out: usize,
+    /// The names of those among them that are nested too deep.
+    pub(super) too_deep: Arc<[String]>,
     pub(super) version: Option<String>,
     /// How it is called, when it is ready.
     pub(super) link: Option<Link>,
@@ -42,7 +44,14 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub(super) fn new() -> Self {
-        Self { state: State::Starting, tools: Arc::default(), left_out: 0, version: None, link: None }
+        Self {
+            state: State::Starting,
+            tools: Arc::default(),
+            left_out: 0,
+            too_deep: Arc::default(),
+            version: None,
+            link: None,
+        }
     }
 }
 
@@ -145,6 +154,7 @@ impl Owner {
                 state: State::Ready,
                 tools: listing.tools.into(),
                 left_out: listing.left_out,
+                too_deep: listing.too_deep.into(),
                 version: version.clone(),
                 link: Some(link.clone()),
             });
@@ -199,22 +209,21 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 }
 
 /// The tools of a server.
+#[derive(Default)]
 struct Listing {
     tools: Vec<Listed>,
     left_out: usize,
+    // Invariant: at most `MAX_SERVER_TOOLS`.
+    too_deep: Vec<String>,
 }
 
 async fn list(connection: &Connection) -> Result<Listing, ServiceError> {
-    if connection.has_tools() {
-        pages(&connection.peer()).await
-    } else {
-        Ok(Listing { tools: Vec::new(), left_out: 0 })
-    }
+    if connection.has_tools() { pages(&connection.peer()).await } else { Ok(Listing::default()) }
 }
 
 /// Lists the tools of a server, page by page.
 async fn pages(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
-    let mut listing = Listing { tools: Vec::new(), left_out: 0 };
+    let mut listing = Listing::default();
     let mut names = HashSet::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
@@ -225,6 +234,8 @@ async fn pages(peer: &Peer<RoleClient>) -> Result<Listing, ServiceError> {
         let page = serde_json::to_value(&result).unwrap_or_default();
         let page = mcp_tools::read_page(&page);
         listing.left_out += page.unusable;
+        listing.too_deep.extend(page.too_deep);
+        listing.too_deep.truncate(MAX_SERVER_TOOLS);
         for tool in page.tools {
             if listing.tools.len() < MAX_SERVER_TOOLS && names.insert(tool.tool.clone()) {
                 listing.tools.push(tool);

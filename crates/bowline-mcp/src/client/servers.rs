@@ -96,6 +96,8 @@ pub struct ServerStatus {
     pub tools: usize,
     /// How many more were left out.
     pub left_out: usize,
+    /// The names of those among them whose schemas are nested too deep.
+    pub too_deep: Vec<String>,
     /// What it calls itself, with its version.
     pub version: Option<String>,
     /// The last lines that it said beside the protocol.
@@ -250,15 +252,17 @@ impl Servers {
     #[must_use]
     pub fn status(&self) -> Vec<ServerStatus> {
         let status = |entry: &Entry| {
-            let Snapshot { state, tools, left_out, version, .. } = entry.snapshot.borrow().clone();
+            let Snapshot { state, tools, left_out, too_deep, version, .. } = entry.snapshot.borrow().clone();
             let (name, stderr) = (entry.name.clone(), entry.ring.shown());
-            ServerStatus { name, state, tools: tools.len(), left_out, version, stderr }
+            let (tools, too_deep) = (tools.len(), too_deep.to_vec());
+            ServerStatus { name, state, tools, left_out, too_deep, version, stderr }
         };
         let left_out = |(name, why): &(String, String)| ServerStatus {
             name: name.clone(),
             state: State::Failed(why.clone()),
             tools: 0,
             left_out: 0,
+            too_deep: Vec::new(),
             version: None,
             stderr: Vec::new(),
         };

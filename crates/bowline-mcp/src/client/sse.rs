@@ -1,12 +1,14 @@
 //! Server-sent events, taken apart with a bound on their size.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 
 use futures_util::stream::{BoxStream, StreamExt as _, try_unfold};
 use sse_stream::{Error, Sse};
 
-use super::MAX_MESSAGE;
+use super::decode::{Decoded, decode, instead};
+use super::{MAX_MESSAGE, nesting};
 
 /// Takes events out of bytes as they come. What is not understood is skipped.
 #[derive(Debug, Default)]
@@ -90,12 +92,26 @@ impl Decoder {
     }
 }
 
+/// Returns a message as it is; one that is nested deeper than the SDK reads, as far as it can be used.
+fn readable(data: String) -> String {
+    if matches!(nesting::cut(data.as_bytes()), Cow::Borrowed(_)) {
+        return data;
+    }
+    let message = match decode(data.as_bytes()) {
+        Decoded::Message(message) => *message,
+        Decoded::Broken(id) => instead(id, "the answer of the server cannot be read".to_owned()),
+        Decoded::Noise => return data,
+    };
+    serde_json::to_string(&message).unwrap_or(data)
+}
+
 /// Returns the events of a response as they come.
 pub(super) fn events(response: reqwest::Response) -> BoxStream<'static, Result<Sse, Error>> {
-    let state = (response, Decoder::default(), VecDeque::new());
+    let state = (response, Decoder::default(), VecDeque::<Sse>::new());
     try_unfold(state, |(mut response, mut decoder, mut ready)| async move {
         loop {
-            if let Some(event) = ready.pop_front() {
+            if let Some(mut event) = ready.pop_front() {
+                event.data = event.data.map(readable);
                 return Ok(Some((event, (response, decoder, ready))));
             }
             match response.chunk().await {

@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
+use super::decode::{Decoded, decode};
 use super::{MAX_MESSAGE, sse};
 
 /// How much of an answer that is an error is looked at, in bytes.
@@ -168,11 +169,13 @@ impl StreamableHttpClient for Http {
         }
         if status.is_success() && content_type.starts_with(JSON) {
             let body = body(response, MAX_MESSAGE).await.map_err(StreamableHttpError::Client)?;
-            let message = serde_json::from_slice(&body).map_err(|_| HttpError::NotJsonRpc(beginning(&body)));
-            return Ok(StreamableHttpPostResponse::Json(
-                message.map_err(StreamableHttpError::Client)?,
-                new_session,
-            ));
+            let message = match decode(&body) {
+                Decoded::Message(message) => *message,
+                Decoded::Broken(_) | Decoded::Noise => {
+                    return Err(StreamableHttpError::Client(HttpError::NotJsonRpc(beginning(&body))));
+                }
+            };
+            return Ok(StreamableHttpPostResponse::Json(message, new_session));
         }
         let error = refusal(response).await;
         // An error of the protocol may come with any status; who it is for is known.

@@ -76,7 +76,10 @@ fn serve(options: &[String]) -> ExitCode {
     if has("--garbage") {
         say_text("Welcome to the server!\n{\"level\":\"info\",\"msg\":\"ready\"}\n\u{1b}[31m42\n[1,2\n\n");
     }
-    let mut server = Server { seen: Vec::new(), extra: false, many: has("--many") };
+    if let Some(kind) = value("--flood") {
+        std::thread::spawn(move || flood(&kind, &Value::Null));
+    }
+    let mut server = Server { seen: Vec::new(), extra: false, many: has("--many"), deep: has("--deep") };
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let message: Value = serde_json::from_str(&line).expect("JSON");
@@ -97,6 +100,7 @@ struct Server {
     seen: Vec<String>,
     extra: bool,
     many: bool,
+    deep: bool,
 }
 
 impl Server {
@@ -130,9 +134,16 @@ impl Server {
                 (0..50).map(|at| json!({ "name": format!("t{page}-{at}"), "inputSchema": {} })).collect();
             return answer(id, json!({ "tools": tools, "nextCursor": (page + 1).to_string() }));
         }
+        if self.deep {
+            let schema = format!("{}{{}}{}", r#"{"properties":{"a":"#.repeat(5000), "}}".repeat(5000));
+            return say_text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"tools\":[{{\"name\":\"deep\",\"inputSchema\":{schema}}},\
+                 {{\"name\":\"echo\",\"inputSchema\":{{\"type\":\"object\"}}}}]}}}}\n"
+            ));
+        }
         let names = [
             "echo", "crash", "hang", "progress", "stderr", "long", "noise", "broken", "daemon", "change",
-            "pings", "where", "seen", "pictures", "refuse",
+            "pings", "where", "seen", "pictures", "refuse", "flood", "nested",
         ];
         let mut tools: Vec<Value> = names
             .iter()
@@ -216,6 +227,17 @@ impl Server {
                     say(json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
                 }
             }
+            "flood" => {
+                let (kind, token) = (
+                    arguments["kind"].as_str().unwrap_or_default().to_owned(),
+                    params["_meta"]["progressToken"].clone(),
+                );
+                std::thread::spawn(move || flood(&kind, &token));
+            }
+            "nested" => say_text(&format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"structuredContent\":{}}}}}\n",
+                "[".repeat(5000) + &"]".repeat(5000)
+            )),
             "where" => {
                 let cwd = std::env::current_dir().expect("a directory");
                 let mut names: Vec<String> =
@@ -240,6 +262,31 @@ impl Server {
                 json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32602, "message": "no \u{1b}[2Jsuch thing" } }),
             ),
             other => text(id, &format!("there is no {other}")),
+        }
+    }
+}
+
+/// Sends without end, and as fast as it is read.
+fn flood(kind: &str, token: &Value) {
+    let told = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "method": method, "params": params });
+    let line = match kind {
+        "logs" => told("notifications/message", json!({ "level": "info", "data": "x".repeat(1000) })),
+        "list_changed" => told("notifications/tools/list_changed", json!({})),
+        "progress" => told("notifications/progress", json!({ "progressToken": token, "progress": 1 })),
+        "large" => told("notifications/other", json!({ "data": "x".repeat(4 << 20) })),
+        "answers" => json!({ "jsonrpc": "2.0", "id": 4_000_000, "result": { "content": [] } }),
+        "noise" | "line" | "stderr" => Value::Null,
+        other => panic!("no flood of {other}"),
+    };
+    let line = match kind {
+        "noise" => "n\n".repeat(30_000),
+        "line" | "stderr" => "l".repeat(60_000),
+        _ => format!("{line}\n"),
+    };
+    loop {
+        match kind {
+            "stderr" => eprint(&line),
+            _ => say_text(&line),
         }
     }
 }

@@ -192,3 +192,31 @@ async fn a_server_that_asks_and_never_reads_is_cut_off() {
     expect![[r#"! the MCP server "a" ended during the call, what it did is not known: it asks without reading what it is answered, so it was cut off; it is being started anew"#]].assert_eq(&said(call(&servers, "mcp__a__pings", json!({})).await));
     servers.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_tool_that_is_nested_without_end_costs_itself_alone() {
+    let servers = connect(vec![peer("a", &["--deep"])], settings()).await;
+    let status = &servers.status()[0];
+    let mut shown =
+        vec![format!("{:?} {} {} {:?}", status.state, status.tools, status.left_out, status.too_deep)];
+    shown.extend(servers.tools().into_iter().map(|tool| tool.name));
+    shown.push(said(call(&servers, "mcp__a__echo", json!({ "a": 1 })).await));
+    expect![[r#"
+        Ready 1 1 ["deep"]
+        mcp__a__echo
+        {"a":1}"#]]
+    .assert_eq(&shown.join("\n"));
+    servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_nested_without_end_fails_its_call_alone() {
+    let servers = connect(vec![peer("a", &[])], settings()).await;
+    let mut shown = vec![said(call(&servers, "mcp__a__nested", json!({})).await)];
+    shown.push(said(call(&servers, "mcp__a__echo", json!({})).await));
+    expect![[r#"
+        ! the MCP server "a" refuses the call: the answer of the server cannot be read
+        {}"#]]
+    .assert_eq(&shown.join("\n"));
+    servers.shutdown().await;
+}

@@ -489,3 +489,17 @@ proptest! {
         prop_assert!(clean_description(&text.repeat(times)).len() <= MAX_DESCRIPTION);
     }
 }
+
+#[test]
+fn a_tool_that_is_nested_too_deep_is_left_out_by_name() {
+    // The tool itself is one level.
+    let tool = |name: &str, depth: usize| {
+        let schema = (1..depth).fold(json!("x"), |inner, _| json!({ "a": inner }));
+        json!({ "name": name, "inputSchema": schema })
+    };
+    let page = read_page(
+        &json!({ "tools": [tool("deep", MAX_TOOL_DEPTH), tool("too deep", MAX_TOOL_DEPTH + 1), tool("flat", 2)] }),
+    );
+    let names: Vec<&str> = page.tools.iter().map(|tool| tool.tool.as_str()).collect();
+    assert_eq!((names, page.unusable, page.too_deep), (vec!["deep", "flat"], 1, vec!["too deep".to_owned()]));
+}
