@@ -86,13 +86,14 @@ pub(super) async fn call(
                 unanswered.id = None;
                 return Err(McpError::Gone { server: named(), why });
             }
-            Some(title) = watch.next() => {
-                idle = Instant::now() + settings.call_timeout;
-                progress(title);
-            }
+            // Before the progress, which may come without end.
             () = sleep_until(idle.min(limit)) => {
                 let after = if idle < limit { settings.call_timeout } else { settings.call_limit };
                 return Err(McpError::Late { server: named(), after });
+            }
+            Some(title) = watch.next() => {
+                idle = Instant::now() + settings.call_timeout;
+                progress(title);
             }
         }
     };

@@ -82,6 +82,8 @@ impl Transport<RoleClient> for Legacy {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
+            // What is no message costs its turn as well.
+            tokio::task::consume_budget().await;
             let event = self.events.next().await?.ok()?;
             if !matches!(event.event.as_deref(), None | Some("" | "message")) {
                 continue;

@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::Mutex;
+use tokio::task::consume_budget;
 
 use super::MAX_MESSAGE;
 use super::decode::{Decoded, decode, instead};
@@ -155,6 +156,8 @@ impl Transport<RoleClient> for Stdio {
             if let Some(message) = self.ready.pop_front() {
                 return Some(message);
             }
+            // What is no message costs its turn as well: thousands of lines come with one read.
+            consume_budget().await;
             match self.read_line().await {
                 Ok(Some(Line::Whole)) => self.take_line(),
                 Ok(Some(Line::TooLong)) => self.give_up_waiting(),

@@ -220,3 +220,44 @@ async fn an_answer_that_is_nested_without_end_fails_its_call_alone() {
     .assert_eq(&shown.join("\n"));
     servers.shutdown().await;
 }
+
+/// Every way to send without end.
+const FLOODS: [&str; 8] = ["logs", "list_changed", "progress", "large", "answers", "noise", "line", "stderr"];
+
+/// How much memory the test takes, in bytes.
+fn memory() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[tokio::test]
+async fn a_flood_delays_no_call_beyond_its_limit_and_fills_no_memory() {
+    let limit = Duration::from_millis(700);
+    let settings = Settings { call_limit: limit, ..settings() };
+    let before = memory();
+    for kind in FLOODS {
+        let servers = connect(vec![peer("a", &[]), peer("b", &[])], settings.clone()).await;
+        let flooded = said(call(&servers, "mcp__a__flood", json!({ "kind": kind })).await);
+        assert_eq!(
+            flooded, r#"! the MCP server "a" did not answer within 700ms, so the call was cancelled"#,
+            "{kind}"
+        );
+        // It floods on, and another server is called all the same.
+        assert_eq!(said(call(&servers, "mcp__b__echo", json!({})).await), "{}", "{kind}");
+        servers.shutdown().await;
+        let grown = memory().saturating_sub(before) >> 20;
+        assert!(grown < 256, "{grown} MiB of {kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_flood_from_the_start_delays_nothing_beyond_the_start_timeout() {
+    for kind in FLOODS {
+        let settings = Settings { start_timeout: Duration::from_secs(5), ..settings() };
+        let servers = connect(vec![peer("a", &["--flood", kind]), peer("b", &[])], settings).await;
+        // One that cannot be heard in its own noise has failed by now; nothing waits for it any more.
+        let state = until(&servers, "a", |state| matches!(state, State::Ready | State::Failed(_))).await;
+        assert_eq!(said(call(&servers, "mcp__b__echo", json!({})).await), "{}", "{kind}: {state:?}");
+        servers.shutdown().await;
+    }
+}
