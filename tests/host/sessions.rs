@@ -1,5 +1,6 @@
 //! Sessions and their turns: how they are told apart, counted, cancelled and copied, and how agents are met.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bowline_host::{Host, HostError, Offer, Places, Quiet, SessionOptions, Settings};
@@ -36,6 +37,73 @@ async fn a_loaded_session_goes_on_counting_its_turns() {
     stage.lab.host.workspace().undo(&turn).unwrap();
     assert_eq!(stage.lab.get("a.txt").unwrap(), "a\n");
     assert_eq!(stage.lab.get("b.txt").unwrap(), "after\n");
+}
+
+#[tokio::test]
+async fn a_project_that_was_moved_or_replaced_is_noticed_and_nothing_is_done() {
+    let stage = full().file("a.txt", "a\n");
+    let project = stage.lab.base().join("project");
+    let moved = stage.lab.base().join("moved");
+    let (from, to) = (project.clone(), moved.clone());
+    let turn = stage.acting(|actor| async move {
+        actor.play("read a.txt\nwrite b.txt b\\n").await;
+        std::fs::rename(&from, &to).unwrap();
+        let script = "read a.txt\nread new.txt\nwrite b.txt changed\\n\nwrite c.txt c\\n\nrun touch d.txt";
+        actor.play(script).await;
+        std::fs::create_dir(&from).unwrap();
+        std::fs::write(from.join("a.txt"), "another\n").unwrap();
+        actor.play(script).await;
+        StopReason::EndTurn
+    });
+    let (_connection, session) = stage.session(vec![turn]).await;
+    session.prompt_text("go").await.unwrap();
+    let seen = stage.text();
+    let again = session.prompt_text("go").await.unwrap_err();
+    let names = |directory: &Path| {
+        let entries = std::fs::read_dir(directory).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        format!("{names:?}")
+    };
+    expect![[r#"
+        > read a.txt
+        "a\n"
+        > write b.txt b\n
+        ok
+        > read a.txt
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        > read new.txt
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        > write b.txt changed\n
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        > write c.txt c\n
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        > run touch d.txt
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        > read a.txt
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        > read new.txt
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        > write b.txt changed\n
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        > write c.txt c\n
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        > run touch d.txt
+        ! -32603 the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        the project directory $BASE/project was moved, deleted, replaced or unmounted: restart Bowline where it is now
+        moved: ["a.txt", "b.txt"], b is "b\n"
+        replaced: ["a.txt"]
+    "#]].assert_eq(&format!(
+        "{seen}{}\nmoved: {}, b is {:?}\nreplaced: {}\n",
+        again.to_string().replace(&stage.lab.base().display().to_string(), "$BASE"),
+        names(&moved),
+        std::fs::read_to_string(moved.join("b.txt")).unwrap(),
+        names(&project),
+    ));
+    // Back in its place, it is the same directory.
+    std::fs::remove_dir_all(&project).unwrap();
+    std::fs::rename(&moved, &project).unwrap();
+    session.prompt_text("go").await.unwrap();
 }
 
 /// Returns what an agent heard of its turns.

@@ -431,6 +431,9 @@ impl Runtimes {
                 Ok(operation) => return Ok(operation),
                 Err(Denied::Refused(refusal @ Refusal::ReadOnly(_))) => return Err(refusal.into()),
                 Err(own @ Denied::Own(_)) => return Err(Failure::Denied { why: own.to_string() }),
+                Err(moved @ Denied::RootMoved(_)) => {
+                    return Err(Failure::Internal { reason: moved.to_string() });
+                }
                 Err(Denied::Refused(_) | Denied::SystemFiles(_)) => return Ok(elsewhere()),
                 // There may be something at the client that is not here.
                 Err(_) => {}

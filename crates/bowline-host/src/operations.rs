@@ -13,7 +13,9 @@ use bowline_state::schema::v1::{Error, PermissionOptionId};
 use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{Cleared, Refused, Request};
 use bowline_workspace::audit::AuditError;
+use bowline_workspace::error::FilesError;
 use bowline_workspace::observer::ObserverOptions;
+use bowline_workspace::roots::Roots;
 use bowline_workspace::workspace::Watching;
 use tokio::task::spawn_blocking;
 
@@ -34,6 +36,13 @@ pub(crate) async fn blocking<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HostError> {
     spawn_blocking(act).await.map_err(|ended| HostError::Internal(ended.to_string()))
+}
+
+/// Checks that the directories of a session are still where they were opened: an agent that works on the disk by itself would
+/// work elsewhere.
+pub(crate) async fn verify_roots(roots: &Roots) -> Result<(), HostError> {
+    let roots = roots.clone();
+    Ok(blocking(move || roots.verify()).await?.map_err(FilesError::from)?)
 }
 
 impl From<HostError> for Failure {

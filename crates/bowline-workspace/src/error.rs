@@ -261,9 +261,9 @@ impl From<FilesError> for Failure {
             | FilesError::BeingWritten(_)
             | FilesError::Interrupted { .. }
             | FilesError::HalfTakenBack { .. }
-            | FilesError::Denied(Denied::System { .. } | Denied::Unsteady(_))) => {
-                Self::Internal { reason: error.to_string() }
-            }
+            | FilesError::Denied(
+                Denied::System { .. } | Denied::Unsteady(_) | Denied::RootMoved(_),
+            )) => Self::Internal { reason: error.to_string() },
             error => Self::InvalidParams { reason: error.to_string() },
         }
     }

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 use crate::replace::is_temp_name;
 
+mod identity;
 mod kernel;
 mod place;
 mod plain;
@@ -91,6 +92,11 @@ pub enum Denied {
     /// It is on a file system that the system makes up, such as `/proc`.
     #[error("{0} is on a system file system, which holds no files of a project")]
     SystemFiles(String),
+    /// The directory of the session that it is in is no longer where it was opened.
+    #[error(
+        "the project directory {0} was moved, deleted, replaced or unmounted: restart Bowline where it is now"
+    )]
+    RootMoved(String),
     /// The names on the way changed again and again while it was looked for.
     #[error("{0} keeps changing places, try again")]
     Unsteady(String),
@@ -114,6 +120,7 @@ struct Open {
     mode: RootMode,
     directory: OwnedFd,
     device: u64,
+    inode: u64,
     // Where the repository's own files are, if `.git` is a file that says so.
     repository: Option<LexicalPath>,
 }
@@ -367,13 +374,7 @@ impl Roots {
                     self.admit_resolved(&path, by_text.protection(), access, canonical, None)
                 }
                 Err(Lost::Raced) => continue,
-                Err(Lost::Outside) => Err(Refusal::Outside(path.asked().to_owned()).into()),
-                Err(Lost::NotFound) => Err(Denied::NotFound(path.asked().to_owned())),
-                Err(Lost::NotADirectory) => Err(Denied::NotADirectory(path.asked().to_owned())),
-                Err(Lost::TooManyLinks) => Err(Denied::TooManyLinks(path.asked().to_owned())),
-                Err(Lost::System(why)) => {
-                    Err(Denied::System { path: path.asked().to_owned(), why: why.into() })
-                }
+                Err(lost) => Err(self.describe_lost(&path, lost)),
             };
         }
         Err(Denied::Unsteady(path.asked().to_owned()))
@@ -385,7 +386,7 @@ impl Roots {
             return None;
         }
         if let Some(admitted) = self.plain.admit(self, path, access) {
-            return Some(admitted);
+            return self.verify_root(admitted.root).is_ok().then_some(admitted);
         }
         let path = LexicalPath::parse(path).ok()?;
         let by_text = self.admit_text(&path, access).ok()?;
@@ -431,6 +432,7 @@ impl Roots {
             .iter()
             .position(|root| root.canonical == by_name.root().path)
             .ok_or_else(|| Refusal::Outside(asked()))?;
+        self.verify_root(root)?;
         if let Some(found) = &found
             && found.stat.st_dev != self.open[root].device
             && kernel::is_system_files(found.handle.as_fd())
@@ -475,5 +477,13 @@ fn open_root(spec: &RootSpec) -> Result<Open, RootError> {
     let directory = kernel::open_directory(canonical.as_str()).map_err(|why| failed(why.into()))?;
     let stat = rustix::fs::fstat(&directory).map_err(|why| failed(why.into()))?;
     let repository = kernel::repository(&directory, canonical.as_str());
-    Ok(Open { given, canonical, mode: spec.mode, directory, device: stat.st_dev, repository })
+    Ok(Open {
+        given,
+        canonical,
+        mode: spec.mode,
+        directory,
+        device: stat.st_dev,
+        inode: stat.st_ino,
+        repository,
+    })
 }

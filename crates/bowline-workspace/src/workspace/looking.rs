@@ -78,6 +78,7 @@ impl Session {
     /// # Errors
     /// Returns what is wrong with the query, or why there is no such directory for this session.
     pub fn search(&self, query: &SearchQuery, below: Option<&str>) -> Result<SearchResult, FilesError> {
+        self.roots.verify()?;
         let under = below.map(|path| self.roots.admit(path, Access::Read)).transpose()?;
         let unsaved: Unsaved = self.workspace.unsaved().into_iter().collect();
         Ok(search::search(&self.roots, query, under.as_ref(), &unsaved)?)
