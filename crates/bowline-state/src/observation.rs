@@ -8,8 +8,9 @@ use sha2::{Digest, Sha256};
 
 use crate::changes::ContentHash;
 
-/// A file that changed less than this before it was looked at may change again and keep its stamp. File systems round
-/// times to the tick of the kernel, which is 10 ms at most; the rest is for clocks that are slewed.
+/// A file that changed less than this before it was looked at may change again and keep its stamp. Stamps are taken from
+/// a clock that moves by the tick of the kernel, 10 ms at most; the rest is for clocks that are slewed. The moments that
+/// stamps are compared with have to be that clock's: a machine under load lets it lag behind the ordinary one.
 pub const RACY_WINDOW_NS: i64 = 50_000_000;
 
 /// The same for a file system that keeps whole seconds, such as FAT, which keeps every second one.
@@ -38,11 +39,23 @@ impl Stamp {
     /// far future is what somebody set it to, and does not matter.
     #[must_use]
     pub fn is_racy(&self, now_ns: i64) -> bool {
-        let whole_seconds = self.mtime_ns % 1_000_000_000 == 0 && self.ctime_ns % 1_000_000_000 == 0;
-        let window = if whole_seconds { COARSE_WINDOW_NS } else { RACY_WINDOW_NS };
+        let window = self.window();
         let since_change = now_ns.saturating_sub(self.ctime_ns);
         let since_modification = now_ns.saturating_sub(self.mtime_ns);
         since_change < window || since_modification.saturating_abs() < window
+    }
+
+    /// Says whether the file may have changed, or come into being, after a moment. It did not if the system's time of its
+    /// last change lies before.
+    #[must_use]
+    pub fn may_have_changed_since(&self, moment_ns: i64) -> bool {
+        moment_ns.saturating_sub(self.ctime_ns) <= self.window()
+    }
+
+    /// Returns by how much its times may lie before the moment they stand for.
+    fn window(&self) -> i64 {
+        let whole_seconds = self.mtime_ns % 1_000_000_000 == 0 && self.ctime_ns % 1_000_000_000 == 0;
+        if whole_seconds { COARSE_WINDOW_NS } else { RACY_WINDOW_NS }
     }
 
     /// Says whether two stamps differ in nothing that a write of the bytes changes, unless times are set back.

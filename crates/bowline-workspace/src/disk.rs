@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bowline_state::ledger::Version;
 use bowline_state::lines::index::LineIndex;
@@ -20,6 +20,8 @@ use file_lease::{Lease, LeaseError};
 use indexmap::IndexMap;
 use rustix::fs::Stat;
 use rustix::io::ReadWriteFlags;
+
+use crate::file_clock;
 
 /// A window is cut out of the whole text where the file is at most this large: no index is worth it.
 const SMALL: u64 = 1 << 20;
@@ -276,7 +278,7 @@ impl Indexes {
 /// Says whether a file's times are old enough to tell it from every later state.
 fn is_settled(stat: &Stat) -> bool {
     let changed = Duration::new(stat.st_ctime.max(0) as u64, stat.st_ctime_nsec as u32);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = Duration::from_nanos(u64::try_from(file_clock::now_ns()).unwrap_or_default());
     now.saturating_sub(changed) > TIME_STEP
 }
 

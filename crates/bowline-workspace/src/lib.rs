@@ -33,6 +33,7 @@ pub mod calls;
 mod disk;
 mod displaced;
 pub mod error;
+mod file_clock;
 pub mod files;
 pub mod glance;
 pub mod journal;

@@ -9,8 +9,9 @@
 //! they were at the last look: what they did not hide is found, and what they hid is learnt. A file is gone only if a look at its very path says so,
 //! not because a walk did not come by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bowline_state::observation::Known;
 
@@ -130,6 +131,16 @@ pub struct Observation {
     pub remove: Vec<String>,
     /// What the scan did.
     pub report: ScanReport,
+    /// Set if the scan went to its end: what [`Observer::conclude`] takes once the changes are recorded.
+    pub end: Option<ScanEnd>,
+}
+
+/// The end of a scan that saw everything it was to see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanEnd {
+    began_ns: i64,
+    // The files of ignore rules that the scan came by, and what they hold; none is one that is gone.
+    rules: HashMap<String, Option<Arc<[u8]>>>,
 }
 
 /// What is known of the files below the roots.
@@ -142,9 +153,9 @@ pub struct Observer {
     scan: u64,
     // How many bytes the first scan handed on.
     kept: u64,
-    // When the last look began that went to its end. What has not changed since then was there already, seen or not.
+    // When the last look began that was concluded. What has not changed since then was there already, seen or not.
     looked: Option<i64>,
-    // The rules as they were then. None until a look went to its end.
+    // The rules as they were then. None until a look was concluded.
     rules: Option<Remembered>,
 }
 
@@ -205,12 +216,29 @@ impl Observer {
     }
 
     /// Learns what is there. Files that are not known are no changes; those that are known are compared, so a first
-    /// scan that was stopped can be begun again. `now_ns` is a moment before the scan, in nanoseconds since 1970.
+    /// scan that was stopped can be begun again. `now_ns` is a moment before the scan, in nanoseconds since 1970. The
+    /// scan is concluded.
     pub fn first_scan(&mut self, roots: &Roots, now_ns: i64, sink: &mut Sink<'_>) -> Observation {
-        self.whole(roots, now_ns, Unknown::Learn, sink)
+        self.rules = None;
+        let mut found = self.whole(roots, now_ns, Unknown::Learn, sink);
+        self.conclude(found.end.take());
+        found
     }
 
-    /// Finds what changed below the roots. `now_ns` is a moment before the scan, in nanoseconds since 1970.
+    /// Makes a scan the last look: from now on, a file that has not changed since the scan began was there before.
+    ///
+    /// A scan that is not concluded leaves the last look as it was, so that the next scan still finds every file that
+    /// was created since. Conclude a scan only if it covered everything that may have changed since the last look, and
+    /// its changes were recorded.
+    pub fn conclude(&mut self, end: Option<ScanEnd>) {
+        let Some(ScanEnd { began_ns, rules }) = end else { return };
+        self.looked = Some(began_ns);
+        let remembered = self.rules.get_or_insert_default();
+        rules.into_iter().for_each(|(path, text)| remembered.learn(path, text));
+    }
+
+    /// Finds what changed below the roots. `now_ns` is a moment before the scan, in nanoseconds since 1970; where only
+    /// paths are scanned, a moment before those were asked for.
     pub fn scan(&mut self, roots: &Roots, now_ns: i64, sink: &mut Sink<'_>) -> Observation {
         self.whole(roots, now_ns, Unknown::Report, sink)
     }

@@ -394,8 +394,8 @@ pub fn stamp(stat: &Stat) -> Stamp {
     }
 }
 
-fn nanoseconds(seconds: i64, rest: u64) -> i64 {
-    seconds.saturating_mul(1_000_000_000).saturating_add(i64::try_from(rest).unwrap_or_default())
+pub(crate) fn nanoseconds(seconds: i64, rest: impl TryInto<i64>) -> i64 {
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest.try_into().unwrap_or_default())
 }
 
 #[cfg(test)]

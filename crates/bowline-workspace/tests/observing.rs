@@ -11,9 +11,11 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bowline_state::changes::{ContentHash, Origin, Source};
 use bowline_state::lines::Window;
+use bowline_state::observation::RACY_WINDOW_NS;
 use bowline_state::undo::{Selection, Who};
 use bowline_workspace::listing::ListOptions;
 use bowline_workspace::observer::ObserverOptions;
@@ -23,6 +25,10 @@ use bowline_workspace::walker::Kind;
 use bowline_workspace::workspace::{Session, Settings, Watching, Workspace};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
+use test_support::file_clock;
+
+/// A file that changed so long before a look did not change after it.
+const RACY_WINDOW: Duration = Duration::from_nanos(RACY_WINDOW_NS.cast_unsigned());
 
 /// A project that is observed.
 struct Project {
@@ -279,6 +285,58 @@ fn what_lies_on_disk_unseen_is_the_write_of_who_writes_the_same() {
     }
 }
 
+/// A look at the one file that an agent writes says nothing of the others: what a command created long before it, or hid
+/// by rules of its own, is found by the look that follows.
+#[test]
+fn what_a_command_created_before_an_agents_write_is_found_after_it() {
+    for watching in [Watching::No, Watching::IfPossible] {
+        let project = Project::new(&[("a.txt", "one\n"), ("d/c.txt", "one\n")], watching);
+        write(&project.root.join("new/b.txt"), "new\n");
+        write(&project.root.join("d/.gitignore"), "hidden\n");
+        write(&project.root.join("d/hidden"), "new\n");
+        file_clock::pass(RACY_WINDOW);
+        let origin = project.session.origin(Some(1), Some("c1"));
+        for name in ["a.txt", "d/c.txt"] {
+            write(&project.root.join(name), "two\n");
+            project.session.write(&project.path(name), "two\n", &origin).unwrap().change.unwrap();
+        }
+        expect![[r#"
+            /d/.gitignore created by make
+            /d/hidden created by make
+            /new/b.txt created by make
+        "#]]
+        .assert_eq(&project.found_after("make"));
+        project.workspace.undo(&Selection::turn("s1", 1)).unwrap();
+        expect![[r#"
+            a.txt 644 "one\n"
+            d/c.txt 644 "one\n"
+        "#]]
+        .assert_eq(&project.tree());
+    }
+}
+
+#[test]
+fn a_directory_that_a_command_moved_is_found_and_moved_back() {
+    for watching in [Watching::No, Watching::IfPossible] {
+        let project = Project::new(&[("src/a.txt", "one\n"), ("src/deep/b.txt", "two\n")], watching);
+        let before = project.tree();
+        file_clock::pass(RACY_WINDOW);
+        assert_eq!(project.found_after("nothing"), "");
+        fs::rename(project.root.join("src"), project.root.join("lib")).unwrap();
+        expect![[r#"
+            /lib/a.txt created by mv
+            /lib/deep/b.txt created by mv
+            /src/a.txt deleted by mv
+            /src/a.txt is /lib/a.txt now
+            /src/deep/b.txt deleted by mv
+            /src/deep/b.txt is /lib/deep/b.txt now
+        "#]]
+        .assert_eq(&project.found_after("mv"));
+        project.workspace.undo(&Selection::turn("s1", 1)).unwrap();
+        assert_eq!(project.tree(), before);
+    }
+}
+
 /// To take that back would be to delete a file that was the user's all along.
 #[test]
 fn what_was_never_looked_at_is_not_made_by_who_writes_the_same() {
@@ -338,15 +396,41 @@ fn of_secrets_no_copy_is_made() {
 
 #[test]
 fn a_scan_that_is_stopped_says_so_and_can_be_taken_up_again() {
+    for watching in [Watching::No, Watching::IfPossible] {
+        let project = Project::new(&[], watching);
+        for at in 0..1200 {
+            fs::write(project.root.join(format!("{at}.txt")), "x").unwrap();
+        }
+        let stopped =
+            project.workspace.observe(&project.command("make"), &mut |_| ControlFlow::Break(())).unwrap();
+        assert!(stopped.report.stopped && stopped.changes.len() < 1200);
+        let rest = project.workspace.observe(&project.command("make"), &mut go_on).unwrap();
+        assert_eq!(stopped.changes.len() + rest.changes.len(), 1200, "{watching:?}");
+    }
+}
+
+/// Files that the first scan did not come to were there before any command: undo may not delete them.
+#[test]
+fn what_a_stopped_first_scan_did_not_learn_is_not_created_by_a_later_change() {
     let project = Project::new(&[], Watching::No);
-    for at in 0..3000 {
+    for at in 0..1200 {
         fs::write(project.root.join(format!("{at}.txt")), "x").unwrap();
     }
-    let stopped =
-        project.workspace.observe(&project.command("make"), &mut |_| ControlFlow::Break(())).unwrap();
-    assert!(stopped.report.stopped && stopped.changes.len() < 3000);
-    let rest = project.workspace.observe(&project.command("make"), &mut go_on).unwrap();
-    assert_eq!(stopped.changes.len() + rest.changes.len(), 3000);
+    for watching in [Watching::No, Watching::IfPossible] {
+        let state = project.root.with_file_name(format!("{watching:?}"));
+        let roots = Roots::open(&RootSpec::writable(project.root.to_str().unwrap()), &[]).unwrap();
+        let workspace = Workspace::open(roots, &state, Settings::default()).unwrap().workspace;
+        let options = ObserverOptions::default();
+        let started = workspace.start_observing(options, watching, &mut |_| ControlFlow::Break(())).unwrap();
+        assert!(started.report.stopped);
+        let look = || workspace.observe(&Origin::default(), &mut go_on).unwrap().changes.len();
+        assert_eq!(look(), 0, "{watching:?}");
+        let text = format!("{watching:?}");
+        (0..1200).for_each(|at| fs::write(project.root.join(format!("{at}.txt")), &text).unwrap());
+        assert_eq!(look(), 1200, "{watching:?}");
+        let changes = workspace.changes(&Selection::default()).unwrap();
+        assert!(changes.iter().all(|changed| changed.change.before.is_some()), "{watching:?}");
+    }
 }
 
 #[test]

@@ -15,11 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use bowline_state::changes::{ChangeId, Origin, Reversal};
 use bowline_state::diff;
 use bowline_state::ledger::Verdict;
 use bowline_state::lines::Window;
+use bowline_state::observation::RACY_WINDOW_NS;
 use bowline_state::paths::{Access, Protection};
 use bowline_state::undo::{Selection, Who};
 use bowline_workspace::calls::{Call, Calls, Gate};
@@ -28,6 +30,7 @@ use bowline_workspace::observer::ObserverOptions;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::{Agreed, DocumentEvent, Guard, Session, Settings, Watching, Workspace};
 use tempfile::TempDir;
+use test_support::file_clock;
 
 /// A project with one session.
 struct Project {
@@ -326,14 +329,17 @@ fn what_could_not_be_recorded_is_found_again() {
         project.put("a", "one\n");
         project.workspace.start_observing(ObserverOptions::default(), watching, &mut go_on).unwrap();
         project.put("a", "two two\n");
+        project.put("new", "new\n");
+        file_clock::pass(Duration::from_nanos(RACY_WINDOW_NS.cast_unsigned()));
         let elsewhere =
             rusqlite::Connection::open(project.scratch.path().join("state/journal.sqlite")).unwrap();
         elsewhere.execute_batch("ALTER TABLE changes RENAME TO away").unwrap();
         project.observe().unwrap_err();
         elsewhere.execute_batch("ALTER TABLE away RENAME TO changes").unwrap();
-        assert_eq!(project.observe().unwrap(), 1);
+        assert_eq!(project.observe().unwrap(), 2, "{watching:?}");
         project.workspace.undo(&of_session("s1")).unwrap();
         assert_eq!(project.get("a"), "one\\n");
+        assert!(!project.root.join("new").exists(), "{watching:?}");
     }
 }
 

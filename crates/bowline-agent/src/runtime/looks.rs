@@ -78,6 +78,8 @@ impl Runtimes {
 
     /// Looks at what this machine has where the client has a text, and says which of them is the file's.
     pub(super) async fn beside(&self, path: &str, client: &Arc<String>) -> Truth {
+        // A command that runs after this moment may have changed the file since the look.
+        let now = SystemTime::now();
         let disk = self.glance(path).await;
         let mut looks = self.looks();
         let found = truth(client, &disk, looks.base(path).as_ref(), looks.commanded);
@@ -90,8 +92,7 @@ impl Runtimes {
                     && let Some(text) = text
                 {
                     let text = if text == **client { client.clone() } else { Arc::new(text) };
-                    let now = SystemTime::now();
-                    looks.commanded.sees(now);
+                    looks.commanded.sees(SystemTime::now());
                     looks.keep(path, Base { text, at: now });
                 }
             }

@@ -63,6 +63,21 @@ fn a_stamp_proves_sameness_only_if_it_is_old_enough() {
     .assert_eq(&out);
 }
 
+/// On a file system that keeps whole seconds, a file may have been created two seconds after what its stamp says.
+#[test]
+fn a_file_that_is_not_older_than_a_moment_may_have_come_after_it() {
+    let fine = Stamp { mtime_ns: 1_000_000_000, ctime_ns: 7_000_000_001, ..stamp() };
+    let coarse = Stamp { mtime_ns: 1_000_000_000, ctime_ns: 7_000_000_000, ..stamp() };
+    for (stamp, window) in [(fine, RACY_WINDOW_NS), (coarse, COARSE_WINDOW_NS)] {
+        for (after, may_have) in
+            [(i64::MIN, true), (-1, true), (0, true), (window, true), (window + 1, false)]
+        {
+            let moment = stamp.ctime_ns.saturating_add(after);
+            assert_eq!(stamp.may_have_changed_since(moment), may_have, "{stamp:?} {after}");
+        }
+    }
+}
+
 #[test]
 fn every_part_of_a_stamp_counts() {
     let known = Known { stamp: stamp(), hash: hash("old"), racy: false };

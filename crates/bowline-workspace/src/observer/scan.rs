@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::{Bound, ControlFlow};
 
-use bowline_state::observation::{self, Known, RACY_WINDOW_NS, Verdict, compare, look, seems_text};
+use bowline_state::observation::{self, Known, Stamp, Verdict, compare, look, seems_text};
 use rustix::io::Errno;
 
 use super::contents::{self, Contents, Limits};
-use super::{Event, Observation, Observer, ObserverOptions, PROGRESS_EVERY, Seen, Sink, Tracked, What};
+use super::{
+    Event, Observation, Observer, ObserverOptions, PROGRESS_EVERY, ScanEnd, Seen, Sink, Tracked, What,
+};
 use crate::roots::Roots;
 use crate::walker::{self, Entry, Kind, RulesCache, Start, WalkOptions};
 
@@ -30,6 +32,8 @@ pub(super) struct Scan<'s, 'v> {
     sink: &'s mut Sink<'v>,
     rules: RulesCache,
     found: Observation,
+    // The files that were known before, by their metadata. None until somebody asks.
+    places: Option<HashMap<Stamp, Vec<String>>>,
 }
 
 impl<'s, 'v> Scan<'s, 'v> {
@@ -41,10 +45,8 @@ impl<'s, 'v> Scan<'s, 'v> {
         sink: &'s mut Sink<'v>,
     ) -> Self {
         observer.scan += 1;
-        // Who learns what is there has nothing to hold it against.
-        let was = observer.rules.take().filter(|_| unknown == Unknown::Report);
-        let rules = RulesCache::after(was);
-        Self { observer, roots, now_ns, unknown, sink, rules, found: Observation::default() }
+        let rules = RulesCache::after(observer.rules.take());
+        Self { observer, roots, now_ns, unknown, sink, rules, found: Observation::default(), places: None }
     }
 
     fn options(&self) -> WalkOptions {
@@ -175,12 +177,35 @@ impl<'s, 'v> Scan<'s, 'v> {
         // Rules may have hidden it, or a bound: a file that has not changed since the last look was not created since. To
         // take it for new would be to delete it one day, by undoing that.
         let looked = self.observer.looked.unwrap_or(i64::MAX);
-        if entry.stamp().ctime_ns.saturating_add(RACY_WINDOW_NS) < looked {
+        if !entry.stamp().may_have_changed_since(looked) && !self.was_moved(entry) {
             return self.learn(entry);
         }
         let Some(contents) = self.read(entry, self.limits()) else { return ControlFlow::Continue(()) };
         let after = contents.known(self.now_ns);
         self.change(entry.path(), What::Created, None, after, contents.bytes)
+    }
+
+    /// Says whether a file came here with its directory, from a place where it was known: that leaves no trace in its
+    /// own metadata.
+    fn was_moved(&mut self, entry: &Entry<'_>) -> bool {
+        let (files, changes) = (&self.observer.files, &self.found.changes);
+        let places = self.places.get_or_insert_with(|| {
+            let gone = changes.iter().filter_map(|seen| Some((seen.before?.stamp, seen.path.clone())));
+            let known = files.iter().map(|(path, tracked)| (tracked.known.stamp, path.clone()));
+            let mut places: HashMap<Stamp, Vec<String>> = HashMap::new();
+            gone.chain(known).for_each(|(stamp, path)| places.entry(stamp).or_default().push(path));
+            places
+        });
+        let Some(names) = places.get(&entry.stamp()) else { return false };
+        let is_gone = |name: &String| {
+            let mut is_there = false;
+            let looked = walker::visit_one(self.roots, name, &mut |other| {
+                is_there = other.stamp() == entry.stamp();
+                ControlFlow::Continue(())
+            });
+            looked.is_ok() && !is_there
+        };
+        names.iter().any(is_gone)
     }
 
     fn touched(&mut self, entry: &Entry<'_>, before: Known) -> ControlFlow<()> {
@@ -258,10 +283,9 @@ impl<'s, 'v> Scan<'s, 'v> {
     pub(super) fn finish(mut self) -> Observation {
         let report = &self.found.report;
         let is_whole = !report.stopped && !report.walk.truncated;
-        if is_whole {
-            self.observer.looked = Some(self.now_ns);
-        }
-        self.observer.rules = self.rules.into_remembered(is_whole);
+        let (was, rules) = self.rules.into_parts();
+        self.observer.rules = was;
+        self.found.end = is_whole.then_some(ScanEnd { began_ns: self.now_ns, rules });
         self.found.renamed = renamed(&self.found.changes);
         self.found
     }

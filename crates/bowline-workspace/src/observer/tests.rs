@@ -107,11 +107,12 @@ impl Bench {
         let paths: Vec<String> = words[1..].iter().map(|name| self.tree.name(name)).collect();
         let known: BTreeMap<String, Known> =
             self.observer.rows().map(|(path, known)| (path.to_owned(), *known)).collect();
-        let found = match words[0] {
+        let mut found = match words[0] {
             "first" => self.observer.first_scan(&self.roots, self.now_ns, &mut sink),
             "scan" => self.observer.scan(&self.roots, self.now_ns, &mut sink),
             _ => self.observer.scan_paths(&self.roots, &paths, self.now_ns, &mut sink),
         };
+        self.observer.conclude(found.end.take());
         // With a look at the end of time nothing could be newer than it.
         self.observer.looked = Some(AT_ONCE);
         events.sort_unstable();
@@ -833,9 +834,52 @@ fn what_was_there_at_the_last_look_is_not_created_by_being_seen() {
     let mut observer = Observer::new(ObserverOptions::default());
     let stopped = observer.first_scan(&roots, AT_ONCE, &mut |_| ControlFlow::Break(()));
     assert!(stopped.report.stopped);
-    assert_eq!(observer.scan(&roots, AT_ONCE, go_on).changes, []);
+    let second = observer.scan(&roots, AT_ONCE, go_on);
+    assert_eq!(second.changes, []);
+    observer.conclude(second.end);
     tree.write("/w/new", "");
     assert_eq!(observer.scan(&roots, AT_ONCE, go_on).changes.len(), 1);
+}
+
+/// The files of a directory that is moved keep their times, so those do not tell that they are new in their place.
+#[test]
+fn files_that_are_moved_with_their_directory_are_found() {
+    let tree = Tree::new("//- /w/m/a\none\n//- /w/m/d/b\ntwo\n//- /w/m/linked\nx\n//- /w/z\n");
+    let roots = tree.roots(&["/w"]);
+    fs::hard_link(tree.path("/w/m/linked"), tree.path("/w/other-name")).unwrap();
+    let mut observer = Observer::new(ObserverOptions::default());
+    let go_on = &mut |_: Event<'_>| ControlFlow::Continue(());
+    observer.first_scan(&roots, LATER, go_on);
+    let mut told = String::new();
+    for (from, to) in [("/w/m", "/w/n"), ("/w/n", "/w/b"), ("/w/b", "/w/y")] {
+        fs::rename(tree.path(from), tree.path(to)).unwrap();
+        let mut found = if from == "/w/m" {
+            observer.scan(&roots, LATER, go_on)
+        } else {
+            observer.scan_paths(&roots, &[tree.name(from), tree.name(to)], LATER, go_on)
+        };
+        found.renamed.sort_unstable();
+        for (from, to) in &found.renamed {
+            writeln!(told, "{from} is now {to}").unwrap();
+        }
+        writeln!(told, "{} changes", found.changes.len()).unwrap();
+        observer.conclude(found.end);
+    }
+    expect![[r#"
+        /w/m/a is now /w/n/a
+        /w/m/d/b is now /w/n/d/b
+        /w/m/linked is now /w/n/linked
+        6 changes
+        /w/n/a is now /w/b/a
+        /w/n/d/b is now /w/b/d/b
+        /w/n/linked is now /w/b/linked
+        6 changes
+        /w/b/a is now /w/y/a
+        /w/b/d/b is now /w/y/d/b
+        /w/b/linked is now /w/y/linked
+        6 changes
+    "#]]
+    .assert_eq(&tree.shown(&told));
 }
 
 #[test]

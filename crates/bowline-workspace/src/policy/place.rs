@@ -5,12 +5,13 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bowline_state::observation::{Known, Stamp};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::{MAX_POLICY_BYTES, PolicyError, text};
+use crate::file_clock;
 
 /// Between two tries to lock.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -60,7 +61,7 @@ impl Place {
         }
         let real = self.path.canonicalize().map_err(system("find", &self.path))?;
         outside(&real, roots)?;
-        let now = nanoseconds(SystemTime::now());
+        let now = file_clock::now_ns();
         let mut options = OpenOptions::new();
         options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
         let file = options.open(&real).map_err(system("open", &real))?;
@@ -180,10 +181,6 @@ fn stamp(found: &Metadata) -> Stamp {
         ctime_ns: time(found.ctime(), found.ctime_nsec()),
         mode: found.mode(),
     }
-}
-
-fn nanoseconds(moment: SystemTime) -> i64 {
-    moment.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
 fn shown(path: &Path) -> String {

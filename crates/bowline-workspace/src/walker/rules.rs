@@ -237,15 +237,12 @@ impl RulesCache {
         Self { past: Past::Asked { was, is: HashMap::new() }, ..Self::default() }
     }
 
-    /// Returns what is to be remembered after a look that came to its end, or else what was before it.
-    pub(crate) fn into_remembered(self, is_whole: bool) -> Option<Remembered> {
-        let Past::Asked { was, is } = self.past else { return None };
-        if !is_whole {
-            return was;
+    /// Returns the rules as they were before the look, and the files of rules that it came by as they are now.
+    pub(crate) fn into_parts(self) -> (Option<Remembered>, HashMap<String, Option<Arc<[u8]>>>) {
+        match self.past {
+            Past::Unasked => Default::default(),
+            Past::Asked { was, is } => (was, is),
         }
-        let mut remembered = was.unwrap_or_default();
-        is.into_iter().for_each(|(path, text)| remembered.learn(path, text));
-        Some(remembered)
     }
 
     /// Takes note that a file of rules is gone.

@@ -19,6 +19,10 @@ pub(super) struct Project {
 
 impl Project {
     pub(super) fn new(files: &[(&str, &str)]) -> Self {
+        Self::observed(files, Watching::No)
+    }
+
+    pub(super) fn observed(files: &[(&str, &str)], watching: Watching) -> Self {
         let scratch = TempDir::new().unwrap();
         let root = scratch.path().join("project");
         fs::create_dir(&root).unwrap();
@@ -27,7 +31,7 @@ impl Project {
         let workspace =
             Workspace::open(roots, &scratch.path().join("state"), Settings::default()).unwrap().workspace;
         workspace
-            .start_observing(ObserverOptions::default(), Watching::No, &mut |_| ControlFlow::Continue(()))
+            .start_observing(ObserverOptions::default(), watching, &mut |_| ControlFlow::Continue(()))
             .unwrap();
         Self { scratch, workspace }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::time::SystemTime;
 
 use bowline_state::changes::{ChangeId, ContentHash, FileState, Moment, Origin, Source};
 use bowline_state::observation::{Known, Stamp};
@@ -10,6 +9,7 @@ use bowline_state::paths::Access;
 
 use super::{Workspace, Writer, now};
 use crate::error::FilesError;
+use crate::file_clock::now_ns;
 use crate::journal::{BaselineRow, Draft, Filter, Journal, JournalError, Manner, Side, SideContent};
 use crate::observer::{Event, Observation, Observer, ObserverOptions, ScanReport, Seen};
 use crate::replace::is_temp_name;
@@ -49,7 +49,7 @@ pub(super) struct Lookout {
     // None until observing was started.
     observer: Option<Observer>,
     watch: Option<Watch>,
-    // What was found could not be recorded: it has to be found again.
+    // The last look missed something, or could not record what it found: everything has to be looked at.
     is_behind: bool,
     // The newest change in the journal at the last look. Later ones of other processes are not known to the observer.
     seen: Option<ChangeId>,
@@ -124,7 +124,9 @@ impl Workspace {
         store(journal, &observation)?;
         let seen = newest(journal)?;
         let awaited = std::mem::take(&mut lookout.awaited);
-        *lookout = Lookout { observer: Some(observer), watch, is_behind: false, seen, awaited };
+        // What a scan that was stopped did not come to is still to be learnt.
+        let is_behind = observation.report.stopped;
+        *lookout = Lookout { observer: Some(observer), watch, is_behind, seen, awaited };
         Ok(Started { report: observation.report, not_watched })
     }
 
@@ -150,7 +152,7 @@ impl Workspace {
         let mut writer = self.writer();
         let Writer { journal, lookout, pruned, .. } = &mut *writer;
         let _lock = journal.lock()?;
-        let (observed, changed) = match lookout.look(journal, roots, origin, progress) {
+        let (observed, changed) = match lookout.look(journal, roots, &mut now_ns, origin, progress) {
             Ok(found) => found,
             Err(error) => {
                 lookout.is_behind = true;
@@ -183,9 +185,13 @@ impl Lookout {
         &mut self,
         journal: &mut Journal,
         roots: &Roots,
+        clock: &mut dyn FnMut() -> i64,
         origin: &dyn Fn(&str) -> Origin,
         progress: &mut Progress<'_>,
     ) -> Result<(Observed, Vec<String>), FilesError> {
+        // Before the watch is asked: what happens right after that it tells the next time only, and a file of before this
+        // moment would then be taken for one that was there already.
+        let began_ns = clock();
         let mut dirty = match &mut self.watch {
             Some(watch) => watch.take(roots),
             None => Dirty::Everything,
@@ -195,10 +201,15 @@ impl Lookout {
             *observer = Observer::restore_after(observer, journal.baseline()?.into_iter().map(known));
             dirty = Dirty::Everything;
         }
-        let looked = self.find(journal, roots, dirty, (origin, &|_| Source::Observed), progress)?;
+        let whose: Whose<'_> = (origin, &|_| Source::Observed);
+        let (observed, observation) = self.find(journal, roots, (dirty, began_ns), whose, progress)?;
         self.seen = newest(journal)?;
-        self.is_behind = false;
-        Ok(looked)
+        // The watch tells nothing twice: what a scan that was stopped did not come to is looked for everywhere.
+        self.is_behind = observation.report.stopped;
+        if let Some(observer) = &mut self.observer {
+            observer.conclude(observation.end);
+        }
+        Ok((observed, paths(observation.changes)))
     }
 
     /// Records what a file that is known holds and was not looked at yet, if it is what somebody is about to write there: an
@@ -219,10 +230,11 @@ impl Lookout {
         let hash = ContentHash::of(bytes);
         let is_it = |seen: &Seen| seen.after.as_ref().is_some_and(|known| known.hash == Some(hash));
         let source = |seen: &Seen| if is_it(seen) { Source::Written } else { Source::Observed };
-        let dirty = Dirty::Paths(vec![path.to_owned()]);
+        let scope = (Dirty::Paths(vec![path.to_owned()]), now_ns());
         let whose = |_: &str| origin.clone();
-        let found = self.find(journal, roots, dirty, (&whose, &source), &mut |_| ControlFlow::Continue(()));
+        let found = self.find(journal, roots, scope, (&whose, &source), &mut |_| ControlFlow::Continue(()));
         match found {
+            // This is not concluded: what else was created since the last look is still to be found.
             Ok((observed, _)) => Ok(observed.changes.first().copied()),
             Err(error) => {
                 self.is_behind = true;
@@ -231,16 +243,16 @@ impl Lookout {
         }
     }
 
-    /// Looks at what may have changed, and records what did. Returns the files, too.
+    /// Looks at what may have changed, and records what did. Returns what was found, too; it is not concluded.
     fn find(
         &mut self,
         journal: &mut Journal,
         roots: &Roots,
-        dirty: Dirty,
+        (dirty, began_ns): (Dirty, i64),
         whose: Whose<'_>,
         progress: &mut Progress<'_>,
-    ) -> Result<(Observed, Vec<String>), FilesError> {
-        let Some(observer) = &mut self.observer else { return Ok((Observed::default(), Vec::new())) };
+    ) -> Result<(Observed, Observation), FilesError> {
+        let Some(observer) = &mut self.observer else { return Ok(Default::default()) };
         let mut batch = Batch::default();
         let mut changes = Vec::new();
         let mut failed = None;
@@ -263,17 +275,17 @@ impl Lookout {
             flow(batch.add(found, size, record), &mut failed)
         };
         let observation = match dirty {
-            Dirty::Everything => observer.scan(roots, now_ns(), &mut sink),
-            Dirty::Paths(paths) => observer.scan_paths(roots, &paths, now_ns(), &mut sink),
+            Dirty::Everything => observer.scan(roots, began_ns, &mut sink),
+            Dirty::Paths(paths) => observer.scan_paths(roots, &paths, began_ns, &mut sink),
         };
         let recorded = failed.map_or_else(
             || batch.flush(|found: &[Found]| record(journal, found, whose, at, until, &mut changes)),
             Err,
         );
         recorded.and_then(|()| store(journal, &observation))?;
-        let changed: Vec<String> = observation.changes.into_iter().map(|seen| seen.path).collect();
-        changed.iter().for_each(|path| self.is_there(path));
-        Ok((Observed { changes, renamed: observation.renamed, report: observation.report }, changed))
+        observation.changes.iter().for_each(|seen| self.is_there(&seen.path));
+        let (renamed, report) = (observation.renamed.clone(), observation.report.clone());
+        Ok((Observed { changes, renamed, report }, observation))
     }
 
     /// Takes note of what an editor is about to write, so that it is not found as a change, however late it comes.
@@ -296,7 +308,8 @@ impl Lookout {
         observer.expect_rules(path, file.map(|(_, bytes)| bytes));
         match file {
             Some((stamp, bytes)) => {
-                observer.expect(path, Known::new(stamp, Some(ContentHash::of(bytes)), now_ns()));
+                // Another program may have written it since the stamp was taken, in the same tick.
+                observer.expect(path, Known { stamp, hash: Some(ContentHash::of(bytes)), racy: true });
             }
             None => observer.forget(path),
         }
@@ -363,6 +376,10 @@ fn keep(journal: &mut Journal, learnt: &[(BaselineRow, Vec<u8>)]) -> Result<(), 
 fn newest(journal: &Journal) -> Result<Option<ChangeId>, FilesError> {
     let last = journal.changes(&Filter { limit: Some(1), ..Filter::default() })?;
     Ok(last.last().map(|entry| entry.change.id))
+}
+
+fn paths(changes: Vec<Seen>) -> Vec<String> {
+    changes.into_iter().map(|seen| seen.path).collect()
 }
 
 /// Says whether it is a temporary file of a write of ours, or of another Bowline.
@@ -474,7 +491,5 @@ fn known(row: BaselineRow) -> (String, Known) {
     (path, Known { stamp: Stamp { device, inode, size, mtime_ns, ctime_ns, mode }, hash, racy })
 }
 
-fn now_ns() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
-}
+#[cfg(test)]
+mod tests;

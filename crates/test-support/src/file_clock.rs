@@ -1,0 +1,22 @@
+//! The clock by which the system stamps files. It cannot be set, so a test that needs time to pass on it has to wait.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::thread;
+use std::time::Duration;
+
+/// Returns when the stamps of new files are later by more than `time` than those of files that were written before.
+///
+/// # Panics
+/// Panics if there is no place for a temporary file.
+#[allow(clippy::expect_used, reason = "a test that cannot go on should say so and stop")]
+pub fn pass(time: Duration) {
+    let now = || {
+        let file = tempfile::tempfile().expect("a temporary file");
+        let found = file.metadata().expect("its metadata");
+        Duration::new(found.ctime().unsigned_abs(), found.ctime_nsec().unsigned_abs() as u32)
+    };
+    let end = now() + time;
+    while now() <= end {
+        thread::yield_now();
+    }
+}
