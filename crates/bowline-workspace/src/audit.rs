@@ -39,6 +39,8 @@ use minding::Minder;
 pub use reading::{Entries, Filter, entries, verify};
 use waiting::Waiting;
 
+use crate::calls::Calls;
+
 /// How a log is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
@@ -84,7 +86,20 @@ impl AuditLog {
     /// # Errors
     /// Fails if the directory or the anchor cannot be made, read and written, or if another process holds the anchor.
     pub fn open(directory: &Path, anchor: &Path, settings: Settings) -> Result<Self, AuditError> {
-        let writer = Arc::new(Mutex::new(Writer::open(directory, anchor, settings)?));
+        Self::open_with(directory, anchor, settings, Calls::default())
+    }
+
+    /// As [`AuditLog::open`], with a gate before every call that changes the disk.
+    ///
+    /// # Errors
+    /// Fails as [`AuditLog::open`] does.
+    pub fn open_with(
+        directory: &Path,
+        anchor: &Path,
+        settings: Settings,
+        calls: Calls,
+    ) -> Result<Self, AuditError> {
+        let writer = Arc::new(Mutex::new(Writer::open(directory, anchor, settings, calls)?));
         let (directory, anchor) = (directory.to_owned(), anchor.to_owned());
         Ok(Self { writer, waiting: Waiting::default(), minder: Minder::default(), directory, anchor })
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use std::{env, fs, thread};
 
 use bowline_state::audit::{Action, Anchor, By, Chain, Decision, Entry, MAX_LAG, Report, Subject, Verifier};
@@ -14,6 +14,9 @@ use bowline_state::changes::{ContentHash, Moment};
 use bowline_workspace::audit::{AuditLog, Filter, Settings, Sync, entries, verify};
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
+
+#[path = "audit/faults.rs"]
+mod faults;
 
 /// Where the log of a child is: a test that finds it is the child of another run of itself.
 const CHILD: &str = "BOWLINE_TEST_AUDIT";
@@ -104,7 +107,7 @@ fn at_hand(log: &AuditLog, entry: &Entry) -> u64 {
         if let Some(appended) = log.append_at_hand(entry) {
             return appended.unwrap();
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "it is never at hand");
+        assert!(begun.elapsed() < test_support::PATIENCE, "it is never at hand");
         thread::yield_now();
     }
 }

@@ -1,7 +1,6 @@
 //! Appending to a log: one owner at a time, who looks at what is there before each entry.
 
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use super::known::{Anchoring, Known};
 use super::place::{self, Locked, Mode, Opened, Sharing, Written};
 use super::reading::Lines;
 use super::{Settings, Shared, Sync};
+use crate::calls::Calls;
 use crate::workspace::now;
 
 /// After so many reads in a row at which the log was as this writer left it, nobody else seems to be at work on it, and
@@ -28,6 +28,7 @@ const MAX_AT_ONCE: usize = 1 << 20;
 pub(super) struct Writer {
     directory: PathBuf,
     settings: Settings,
+    calls: Calls,
     anchor: Shared,
     log: Shared,
     /// How this writer left the log. None if there has to be a closer look first.
@@ -45,26 +46,32 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn open(directory: &Path, anchor: &Path, settings: Settings) -> Result<Self, AuditError> {
-        place::prepare(directory)?;
+    pub(super) fn open(
+        directory: &Path,
+        anchor: &Path,
+        settings: Settings,
+        calls: Calls,
+    ) -> Result<Self, AuditError> {
+        place::prepare(directory, &calls)?;
         if let Some(parent) = anchor.parent() {
-            place::make(parent)?;
+            place::make(parent, &calls)?;
         }
-        let anchor = Arc::new(Opened::open(anchor, Mode::Overwrite)?);
+        let anchor = Arc::new(Opened::open(anchor, Mode::Overwrite, &calls)?);
         let lock = anchor.lock(Sharing::Alone)?;
         let numbers = place::numbers(directory)?;
         if numbers.is_empty() && anchor.length()? == Some(0) {
             anchor.write_anchor(&Anchor::EMPTY.into())?;
         }
         let number = numbers.last().copied().unwrap_or(Anchor::EMPTY.file);
-        let log = Arc::new(Opened::open(&directory.join(place::name(number)), Mode::Append)?);
+        let log = Arc::new(Opened::open(&directory.join(place::name(number)), Mode::Append, &calls)?);
         if numbers.is_empty() {
-            place::sync_directory(directory)?;
+            place::sync_directory(directory, &calls)?;
         }
         drop(lock);
         Ok(Self {
             directory: directory.to_owned(),
             settings,
+            calls,
             anchor,
             log,
             state: None,
@@ -106,7 +113,7 @@ impl Writer {
     /// Lets the next write to the log fail.
     #[cfg(test)]
     pub(super) fn break_log(&mut self) {
-        self.log = Arc::new(Opened::open(&self.log.path, Mode::Read).expect("it is there"));
+        self.log = Arc::new(Opened::open(&self.log.path, Mode::Read, &self.calls).expect("it is there"));
     }
 
     pub(super) fn files(&self) -> (Shared, Shared) {
@@ -264,7 +271,7 @@ impl Writer {
             Some(anchor) => anchor,
             None => {
                 // One that is too long would stay so.
-                self.anchor.file.set_len(0).map_err(io_error("empty", &self.anchor.path))?;
+                self.anchor.cut(0)?;
                 self.rebuilt(&numbers)?
             }
         };
@@ -323,7 +330,7 @@ impl Writer {
             }
         }
         if !ended {
-            write(&self.log, b"\n")?;
+            self.log.append(b"\n")?;
         }
         Ok(())
     }
@@ -405,7 +412,7 @@ impl Writer {
         let may_lag = anchoring == Anchoring::Later && entries[..count].iter().all(|entry| entry.may_lag());
         let is_close = |known: &Known| known.end.file == state.file && known.may_lag(end.seq);
         let later = known.filter(|known| may_lag && is_close(known));
-        let written = write(&self.log, lines.as_bytes()).and_then(|()| match later {
+        let written = self.log.append(lines.as_bytes()).and_then(|()| match later {
             Some(Known { anchor, .. }) => Ok(Known { anchor, end: state }),
             None => {
                 let anchor = Written::from(state);
@@ -416,7 +423,7 @@ impl Writer {
             Ok(known) => known,
             Err(error) => {
                 // What is not certain to be there should not be there. If this fails too, the next one closes the line.
-                drop(self.log.file.set_len(before));
+                drop(self.log.cut(before));
                 return (Err(error), count);
             }
         };
@@ -455,9 +462,9 @@ impl Writer {
         }
         for &number in old {
             let path = self.directory.join(place::name(number));
-            fs::remove_file(&path).map_err(io_error("remove", &path))?;
+            place::remove(&path, &self.calls)?;
         }
-        place::sync_directory(&self.directory)?;
+        place::sync_directory(&self.directory, &self.calls)?;
         Ok(state)
     }
 
@@ -477,16 +484,12 @@ impl Writer {
     }
 
     fn file(&self, number: u64) -> Result<Shared, AuditError> {
-        Ok(Arc::new(Opened::open(&self.directory.join(place::name(number)), Mode::Append)?))
+        Ok(Arc::new(Opened::open(&self.directory.join(place::name(number)), Mode::Append, &self.calls)?))
     }
 }
 
 fn has_length(file: &Opened, bytes: u64) -> bool {
     file.length().is_ok_and(|length| length == Some(bytes))
-}
-
-fn write(to: &Opened, bytes: &[u8]) -> Result<(), AuditError> {
-    (&to.file).write_all(bytes).map_err(io_error("append to the audit log", &to.path))
 }
 
 #[cfg(test)]

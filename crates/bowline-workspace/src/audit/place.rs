@@ -1,12 +1,13 @@
 //! The directory of a log and its anchor: names, permissions, the lock.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{
     DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use bowline_state::audit::Anchor;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::error::{AuditError, io_error};
+use crate::calls::{Call, Calls};
 
 /// How long one waits for another process that holds the anchor.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
@@ -26,8 +28,12 @@ const MAX_FILES: usize = 10_000;
 /// A file that is open, with its name.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub(super) file: File,
+    file: File,
     pub(super) path: PathBuf,
+    // What every change of the file goes through.
+    calls: Calls,
+    // An anchor was written in part: what is there now is no anchor, even if it can be read as one.
+    is_torn: AtomicBool,
 }
 
 /// An anchor with its text.
@@ -54,7 +60,10 @@ pub(super) enum Mode {
 
 impl Opened {
     /// Opens a plain file that is no link; a new one is private, and one that is written is made so.
-    pub(super) fn open(path: &Path, mode: Mode) -> Result<Self, AuditError> {
+    pub(super) fn open(path: &Path, mode: Mode, calls: &Calls) -> Result<Self, AuditError> {
+        if mode != Mode::Read {
+            calls.pass(Call::OpenInPlace).map_err(io_error("open", path))?;
+        }
         let mut options = OpenOptions::new();
         options.read(true).mode(0o600);
         match mode {
@@ -74,9 +83,11 @@ impl Opened {
             return Err(not_plain());
         }
         if mode != Mode::Read && found.mode() & 0o777 != 0o600 {
-            file.set_permissions(Permissions::from_mode(0o600)).map_err(io_error("make private", path))?;
+            let private = Permissions::from_mode(0o600);
+            let made = calls.pass(Call::SetMode).and_then(|()| file.set_permissions(private));
+            made.map_err(io_error("make private", path))?;
         }
-        Ok(Self { file, path: path.to_owned() })
+        Ok(Self { file, path: path.to_owned(), calls: calls.clone(), is_torn: AtomicBool::new(false) })
     }
 
     /// Returns how long the file is; none if it is gone from its directory.
@@ -87,7 +98,39 @@ impl Opened {
     }
 
     pub(super) fn sync(&self) -> Result<(), AuditError> {
-        self.file.sync_data().map_err(io_error("sync", &self.path))
+        let synced = self.calls.pass(Call::Sync).and_then(|()| self.file.sync_data());
+        synced.map_err(io_error("sync", &self.path))
+    }
+
+    /// Writes lines at the end of the file.
+    pub(super) fn append(&self, lines: &[u8]) -> Result<(), AuditError> {
+        let written = self.write_all(lines, &mut 0, |rest, _| (&self.file).write(rest));
+        written.map_err(io_error("append to the audit log", &self.path))
+    }
+
+    /// Cuts the file to a length.
+    pub(super) fn cut(&self, length: u64) -> Result<(), AuditError> {
+        let cut = self.calls.pass(Call::Truncate).and_then(|()| self.file.set_len(length));
+        cut.map_err(io_error("cut", &self.path))
+    }
+
+    /// Writes all bytes with as many calls as it takes, and counts those that are written.
+    fn write_all(
+        &self,
+        bytes: &[u8],
+        done: &mut usize,
+        write: impl Fn(&[u8], usize) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        while let rest @ [_, ..] = &bytes[*done..] {
+            let allowed = self.calls.pass_bytes(rest.len())?;
+            match write(&rest[..allowed], *done) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => *done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Reads as much as there is, up to the length of `buffer`.
@@ -106,6 +149,9 @@ impl Opened {
 
     /// Returns the anchor in this file; none if it is empty or unreadable. One that is as it was known is not read anew.
     pub(super) fn anchor(&self, known: Option<&Written>) -> Result<Option<Anchor>, AuditError> {
+        if self.is_torn.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let mut buffer = [0; Anchor::BYTES + 1];
         let count = self.read_at(&mut buffer, 0)?;
         let text = &buffer[..count];
@@ -123,7 +169,11 @@ impl Opened {
     }
 
     pub(super) fn write_anchor(&self, anchor: &Written) -> Result<(), AuditError> {
-        let written = self.file.write_all_at(anchor.text.as_bytes(), 0);
+        let (bytes, mut done) = (anchor.text.as_bytes(), 0);
+        let written = self.write_all(bytes, &mut done, |rest, done| self.file.write_at(rest, done as u64));
+        // The beginning of this anchor and the end of the last one may pass for a third one; nothing passes for none.
+        let is_torn = written.is_err() && done > 0 && self.cut(0).is_err();
+        self.is_torn.store(is_torn, Ordering::Relaxed);
         written.map_err(io_error("write the audit log's anchor", &self.path))
     }
 
@@ -181,30 +231,39 @@ impl Drop for Locked {
 }
 
 /// Makes a directory if there is none, and makes it private.
-pub(super) fn prepare(directory: &Path) -> Result<(), AuditError> {
-    make(directory)?;
+pub(super) fn prepare(directory: &Path, calls: &Calls) -> Result<(), AuditError> {
+    make(directory, calls)?;
     let found = directory.symlink_metadata().map_err(io_error("look at", directory))?;
     if !found.is_dir() {
         return Err(AuditError::NotPlain { path: directory.to_owned(), what: "directory" });
     }
     if found.mode() & 0o777 != 0o700 {
         let private = Permissions::from_mode(0o700);
-        fs::set_permissions(directory, private).map_err(io_error("make private", directory))?;
+        let made = calls.pass(Call::SetMode).and_then(|()| fs::set_permissions(directory, private));
+        made.map_err(io_error("make private", directory))?;
     }
     Ok(())
 }
 
 /// Makes a directory that only its owner can enter, unless there is one.
-pub(super) fn make(directory: &Path) -> Result<(), AuditError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    match made {
+pub(super) fn make(directory: &Path, calls: &Calls) -> Result<(), AuditError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    match calls.pass(Call::CreateDirectory).and_then(|()| builder.create(directory)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made.map_err(io_error("make the directory", directory)),
     }
 }
 
-pub(super) fn sync_directory(directory: &Path) -> Result<(), AuditError> {
-    File::open(directory).and_then(|directory| directory.sync_all()).map_err(io_error("sync", directory))
+pub(super) fn sync_directory(directory: &Path, calls: &Calls) -> Result<(), AuditError> {
+    let opened = calls.pass(Call::SyncDirectory).and_then(|()| File::open(directory));
+    opened.and_then(|directory| directory.sync_all()).map_err(io_error("sync", directory))
+}
+
+/// Removes a file of the log.
+pub(super) fn remove(path: &Path, calls: &Calls) -> Result<(), AuditError> {
+    let removed = calls.pass(Call::Remove).and_then(|()| fs::remove_file(path));
+    removed.map_err(io_error("remove", path))
 }
 
 /// Returns the name of a file of the log by its number.

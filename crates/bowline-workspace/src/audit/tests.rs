@@ -38,7 +38,7 @@ impl Lab {
     fn writer(&self, max_file_bytes: u64) -> Writer {
         let settings = Settings { max_file_bytes, ..Settings::default() };
         let (directory, anchor) = self.places();
-        Writer::open(&directory, &anchor, settings).unwrap()
+        Writer::open(&directory, &anchor, settings, Calls::default()).unwrap()
     }
 
     /// What verifying finds, and how many files and lines there are.

@@ -15,12 +15,16 @@ struct Lab {
     writer: Writer,
 }
 
+fn open(root: &TempDir) -> Writer {
+    let (directory, anchor) = (root.path().join("log"), root.path().join("anchor"));
+    Writer::open(&directory, &anchor, Settings::default(), Calls::default()).unwrap()
+}
+
 impl Lab {
     /// A log with one entry, and its writer.
     fn new() -> Self {
         let root = TempDir::new().unwrap();
-        let mut writer =
-            Writer::open(&root.path().join("log"), &root.path().join("anchor"), Settings::default()).unwrap();
+        let mut writer = open(&root);
         writer.append(&Entry::new(Moment(0), Action::Write)).unwrap();
         Self { root, writer }
     }
@@ -106,9 +110,7 @@ fn a_lock_is_minded_once_and_given_back_when_nothing_was_appended_for_a_while() 
 #[test]
 fn one_who_finds_that_others_append_does_not_keep_the_lock() {
     let mut lab = Lab::new();
-    let mut other =
-        Writer::open(&lab.root.path().join("log"), &lab.root.path().join("anchor"), Settings::default())
-            .unwrap();
+    let mut other = open(&lab.root);
     for _ in 0..5 {
         lab.read(ENOUGH - 1);
         other.append(&Entry::new(Moment(0), Action::Write)).unwrap();

@@ -1,0 +1,221 @@
+//! The audit log on a disk that fails: at every call that changes it, and in the middle of a write.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use bowline_state::audit::Subject;
+use bowline_workspace::audit::{AuditLog, Filter, Settings, Sync, entries};
+use bowline_workspace::calls::{Call, Calls, Gate};
+use expect_test::expect;
+
+use super::{Lab, entry, read, told};
+
+/// How a disk fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// At one call.
+    Once,
+    /// At one call and all that follow.
+    Lasting,
+    /// A write takes only half of its bytes, and the next call fails.
+    ShortWrite,
+    /// A write takes only half of its bytes, and all calls that follow fail.
+    LastingShortWrite,
+}
+
+const FAILURES: [Failure; 4] =
+    [Failure::Once, Failure::Lasting, Failure::ShortWrite, Failure::LastingShortWrite];
+
+/// A disk that fails at a call, and all calls that were made.
+#[derive(Default)]
+struct FailingDisk(Mutex<Plan>);
+
+#[derive(Default)]
+struct Plan {
+    made: Vec<Call>,
+    failure: Option<(usize, Failure)>,
+}
+
+impl FailingDisk {
+    fn fail(&self, after: usize, failure: Failure) {
+        let mut plan = self.0.lock().unwrap();
+        plan.failure = Some((plan.made.len() + after, failure));
+    }
+
+    fn mend(&self) {
+        self.0.lock().unwrap().failure = None;
+    }
+
+    /// Returns the calls since this was last asked.
+    fn take_calls(&self) -> String {
+        let calls = std::mem::take(&mut self.0.lock().unwrap().made);
+        calls.iter().map(|call| format!("{call:?}")).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Gate for FailingDisk {
+    fn pass(&self, call: Call, bytes: usize) -> io::Result<usize> {
+        let mut plan = self.0.lock().unwrap();
+        let at = plan.made.len();
+        plan.made.push(call);
+        let Some((first, failure)) = plan.failure else { return Ok(bytes) };
+        let fails = match failure {
+            Failure::Once => at == first,
+            Failure::Lasting => at >= first,
+            Failure::ShortWrite => at == first + 1,
+            Failure::LastingShortWrite => at > first,
+        };
+        let is_short = at == first && matches!(failure, Failure::ShortWrite | Failure::LastingShortWrite);
+        match (fails, is_short) {
+            (true, _) => Err(io::Error::from_raw_os_error(5)),
+            (false, true) => Ok(bytes / 2),
+            (false, false) => Ok(bytes),
+        }
+    }
+}
+
+fn open(lab: &Lab, disk: &Arc<FailingDisk>, settings: Settings) -> Result<AuditLog, String> {
+    let calls = Calls::gated(disk.clone());
+    AuditLog::open_with(&lab.directory(), &lab.anchor(), settings, calls).map_err(|error| error.to_string())
+}
+
+/// Keeps a log on a disk that fails at a call and is mended then. Says whether the disk was used that long.
+fn check(settings: Settings, at: usize, failure: Failure) -> bool {
+    let lab = Lab::new();
+    let disk = Arc::new(FailingDisk::default());
+    disk.fail(at, failure);
+    let log = open(&lab, &disk, settings).unwrap_or_else(|_| {
+        disk.mend();
+        open(&lab, &disk, settings).unwrap()
+    });
+    let mut acknowledged = Vec::new();
+    for number in 1..=14 {
+        // Some of them are reads, of which the anchor learns later.
+        let appended = match number % 4 {
+            0 | 1 => log.append_at_hand(&read(number)).unwrap_or_else(|| log.append(&read(number))),
+            _ => log.append(&entry(number)),
+        };
+        match appended {
+            Ok(seq) => acknowledged.push((seq, number)),
+            Err(_) => disk.mend(),
+        }
+        if number % 5 == 0 && log.sync().is_err() {
+            disk.mend();
+        }
+    }
+    let is_reached = disk.0.lock().unwrap().made.len() > at;
+    disk.mend();
+    acknowledged.push((log.append(&entry(15)).unwrap(), 15));
+    drop(log);
+    let log = open(&lab, &disk, settings).unwrap();
+    acknowledged.push((log.append(&entry(16)).unwrap(), 16));
+
+    let case = format!("{failure:?} at {at} with {:?}", settings.sync);
+    let report = log.verify().unwrap();
+    assert!(report.is_intact(), "{case}: {}", told(&report));
+    let kept: Vec<(u64, Subject)> = entries(&lab.directory(), Filter::default())
+        .unwrap()
+        .map(|record| record.map(|record| (record.seq, record.entry.subject)).unwrap())
+        .collect();
+    let oldest = kept.first().map_or(0, |(seq, _)| *seq);
+    for (seq, number) in acknowledged.into_iter().filter(|(seq, _)| *seq >= oldest) {
+        let is_kept = kept.contains(&(seq, entry(number).subject));
+        assert!(is_kept, "{case}: {number} was acknowledged as entry {seq}");
+    }
+    is_reached
+}
+
+#[test]
+fn a_disk_that_fails_costs_no_acknowledged_entry_and_glues_no_lines() {
+    for sync in [Sync::AtTurnEnd, Sync::Always] {
+        // Some files are begun, and the oldest are dropped.
+        let settings = Settings { max_file_bytes: 1200, max_files: 2, sync };
+        for failure in FAILURES {
+            let calls = (0..).take_while(|&at| check(settings, at, failure)).count();
+            assert!(calls > 40, "{calls} calls with {sync:?}");
+        }
+    }
+}
+
+#[test]
+fn the_rest_of_a_short_write_is_cut_off_or_else_closed_by_the_next_entry() {
+    let lab = Lab::with(2);
+    let disk = Arc::new(FailingDisk::default());
+    let log = open(&lab, &disk, Settings::default()).unwrap();
+    log.append(&entry(3)).unwrap();
+    let before = std::fs::read(lab.file(1)).unwrap();
+    disk.fail(0, Failure::ShortWrite);
+    log.append(&entry(4)).unwrap_err();
+    assert_eq!(std::fs::read(lab.file(1)).unwrap(), before, "the half of the line is cut off");
+    // After a failure the file is opened anew.
+    disk.fail(1, Failure::LastingShortWrite);
+    log.append(&entry(5)).unwrap_err();
+    let left = std::fs::read(lab.file(1)).unwrap();
+    assert!(left.starts_with(&before) && left.len() > before.len() && !left.ends_with(b"\n"));
+    disk.mend();
+    log.append(&entry(6)).unwrap();
+    expect![[r#"
+        5 entries in 1 files, Some((1, 5))
+        # audit-00000001.jsonl:5 4: the last line was torn
+    "#]]
+    .assert_eq(&told(&log.verify().unwrap()));
+    let text = std::fs::read_to_string(lab.file(1)).unwrap();
+    let lines: Vec<usize> = text.lines().map(|line| line.matches("{\"seq\":").count()).collect();
+    assert_eq!(lines, [1; 6], "{text}");
+}
+
+/// The calls of each step: whoever drops a sync, or syncs the anchor before the log, is found here.
+#[test]
+fn entries_are_synced_before_they_are_acknowledged_or_when_the_turn_ends() {
+    let mut told = String::new();
+    for sync in [Sync::Always, Sync::AtTurnEnd] {
+        let lab = Lab::new();
+        let disk = Arc::new(FailingDisk::default());
+        let log = open(&lab, &disk, Settings { max_file_bytes: 600, max_files: 2, sync }).unwrap();
+        told += &format!("{sync:?}\nopen: {}\n", disk.take_calls());
+        for number in 1..=3 {
+            log.append(&entry(number)).unwrap();
+            told += &format!("append: {}\n", disk.take_calls());
+        }
+        log.sync().unwrap();
+        told += &format!("sync: {}\n", disk.take_calls());
+    }
+    expect![[r#"
+        Always
+        open: CreateDirectory CreateDirectory OpenInPlace Write OpenInPlace SyncDirectory
+        append: OpenInPlace Write Write Sync Sync
+        append: Sync OpenInPlace Write SyncDirectory Write Write Sync Sync
+        append: Sync OpenInPlace OpenInPlace Write Sync Remove SyncDirectory Write Write Sync Sync
+        sync: Sync Sync
+        AtTurnEnd
+        open: CreateDirectory CreateDirectory OpenInPlace Write OpenInPlace SyncDirectory
+        append: OpenInPlace Write Write
+        append: Sync OpenInPlace Write SyncDirectory Write Write
+        append: Sync OpenInPlace OpenInPlace Write Sync Remove SyncDirectory Write Write
+        sync: Sync Sync
+    "#]]
+    .assert_eq(&told);
+}
+
+#[test]
+fn an_entry_that_cannot_be_synced_is_not_acknowledged() {
+    let lab = Lab::with(1);
+    let disk = Arc::new(FailingDisk::default());
+    let log = open(&lab, &disk, Settings { sync: Sync::Always, ..Settings::default() }).unwrap();
+    log.append(&entry(2)).unwrap();
+    disk.take_calls();
+    // The log and its anchor are written, and then synced.
+    for at in [2, 3] {
+        disk.fail(at, Failure::Once);
+        let refused = log.append(&entry(3)).unwrap_err().to_string();
+        assert!(refused.starts_with("cannot sync "), "{refused}");
+        disk.mend();
+    }
+    for at in [0, 1] {
+        disk.fail(at, Failure::Once);
+        let refused = log.sync().unwrap_err().to_string();
+        assert!(refused.starts_with("cannot sync "), "{refused}");
+        disk.mend();
+    }
+    log.sync().unwrap();
+}
