@@ -108,7 +108,9 @@ impl Tether {
 
     /// Waits until the command, and all that it has started, is gone.
     async fn gone(self) {
-        let patience = std::time::Duration::from_secs(10);
-        tokio::time::timeout(patience, self.closed).await.expect("something still lives").unwrap();
+        tokio::time::timeout(test_support::PATIENCE, self.closed)
+            .await
+            .expect("something still lives")
+            .unwrap();
     }
 }

@@ -110,7 +110,7 @@ async fn gone(pid: &str) {
             ticks.tick().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("the command is ended");
+    tokio::time::timeout(test_support::PATIENCE, waiting).await.expect("the command is ended");
 }
 
 fn make_pipe(path: &str) {

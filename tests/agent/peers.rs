@@ -6,19 +6,17 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use expect_test::{Expect, expect};
 use xtask::peers::{OtherClient, Peer, is_there, python_example, typescript_example};
 
 use crate::program::{Scene, bowline};
 use crate::programs::root;
+use test_support::PATIENCE;
 use test_support::processes::working_in;
 
 mod acpx;
-
-/// How long what was killed may take to be gone, also on a machine that has much else to do.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What most prompts here ask for: a file is read, another written, a command run.
 const THREE_THINGS: &str = "read a.txt\nwrite b.txt: hi\nrun echo hi; pwd";

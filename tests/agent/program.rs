@@ -4,16 +4,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::{Value, json};
+use test_support::PATIENCE;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::programs::program;
-
-/// How long a line may take before a test says that the program hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory with a project in it, and the user's own places beside it.
 pub(crate) struct Scene {

@@ -1,17 +1,14 @@
 //! The real program in a real pseudo-terminal, and the screen that a person would see.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use avt::Terminal;
 use pty_process::{Command, OwnedReadPty, OwnedWritePty, Size};
+use test_support::PATIENCE;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 
 use crate::program::{Scene, bowline, search_path};
-
-/// How long something may take to be on the screen before a test says that it never comes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A program that runs in a terminal.
 pub(crate) struct Screen {

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bowline_host::{Host, HostError, Places, Quiet, SessionOptions, Settings};
 use bowline_state::question::{Question, Reply};
@@ -271,7 +270,7 @@ async fn a_prompt_ends_with_its_session() {
         connection.close_session(&session).await.unwrap();
     };
     let both = async { tokio::join!(session.prompt_text("go"), closing) };
-    let (ended, ()) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("the prompt ends");
+    let (ended, ()) = tokio::time::timeout(test_support::PATIENCE, both).await.expect("the prompt ends");
     expect!["the session has ended: open another one"].assert_eq(&ended.unwrap_err().to_string());
 }
 

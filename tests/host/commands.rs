@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bowline_state::policy::Preset;
 use bowline_state::schema::v1::TerminalId;
@@ -34,7 +34,7 @@ async fn output(actor: &Actor, terminal: &str) -> String {
 async fn gone(pid: &str) {
     let start = Instant::now();
     while Path::new("/proc").join(pid).exists() {
-        assert!(start.elapsed() < Duration::from_secs(10), "process {pid} stayed behind");
+        assert!(start.elapsed() < test_support::PATIENCE, "process {pid} stayed behind");
         tokio::task::yield_now().await;
     }
 }

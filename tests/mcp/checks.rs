@@ -21,7 +21,7 @@ fn command(check: McpCheck) -> Option<Vec<String>> {
 async fn run(scene: &Scene, words: &[String]) -> (String, String, Option<i32>) {
     let mut command = scene.command(words);
     command.env("MCP_INSPECTOR_SECRET_STORE", "memory");
-    let output = timeout(PATIENCE * 5, command.output()).await.expect("the check hangs").unwrap();
+    let output = timeout(PATIENCE, command.output()).await.expect("the check hangs").unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
@@ -12,8 +11,7 @@ use tokio::time::timeout;
 
 use crate::programs::program;
 
-/// How long anything may take before a test says that the program hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use test_support::PATIENCE;
 
 /// A directory with a project in it, and the user's own places beside it.
 pub(crate) struct Scene {

@@ -3,17 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use expect_test::expect;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use test_support::PATIENCE;
 
 use crate::peers::wire::{Wire, asks, says};
 use crate::program::{Scene, bowline, script};
-
-/// Only against waiting for ever.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An agent that keeps what it hears, opens sessions and does nothing in them.
 const LISTENER: &str = r#"#!/bin/sh

@@ -92,7 +92,7 @@ fn nothing_of_an_agent_stays_however_the_proxy_ends() {
         child.wait().unwrap();
         // What holds the pipe open is the agent's; that nobody does any more says that all of it is gone.
         stdout.read_to_string(&mut line).unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        let deadline = std::time::Instant::now() + test_support::PATIENCE;
         while rustix::process::test_kill_process(sleeper).is_ok() {
             assert!(
                 std::time::Instant::now() < deadline,

@@ -10,8 +10,9 @@ use super::{Tether, left_running, open_calls, replayed, updates};
 use crate::conformance::{editor, opened};
 use crate::program::{Answer, Program, Scene, is_answer};
 
-/// A second is promised; a machine that does much else at the same time is given more.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A second is promised. A machine that does much else at the same time is given more, but less than an editor that does
+/// not answer is.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 const PROMPT: &str = "think first
 plan: look; change

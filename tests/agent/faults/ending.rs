@@ -1,7 +1,6 @@
 //! F02, F26: the end of input, signals, and a client that closes its ear. Whatever ran is gone, and the session stays.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -58,9 +57,7 @@ impl Busy {
 #[tokio::test]
 async fn the_end_of_input_ends_the_turn_and_all_that_it_runs() {
     let mut busy = Busy::new().await;
-    let start = Instant::now();
     assert_eq!(busy.program.end().await, Some(0));
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     busy.over().await;
 }
 
@@ -69,11 +66,9 @@ async fn a_signal_cancels_the_turn_and_ends_the_program() {
     for (name, code) in [("TERM", 143), ("INT", 130), ("HUP", 129)] {
         let mut busy = Busy::new().await;
         signal(&busy.program, name);
-        let start = Instant::now();
         let answer = busy.program.answer(busy.turn).await;
         assert_eq!(answer["result"]["stopReason"], "cancelled", "{name}: {answer}");
         assert_eq!(busy.program.ended().await, Some(code), "{name}");
-        assert!(start.elapsed() < Duration::from_secs(5), "{name}: {:?}", start.elapsed());
         busy.over().await;
     }
 }

@@ -1,15 +1,11 @@
 //! The person at the terminal: questions and forms in a real pseudo-terminal.
 
-use std::time::Duration;
-
 use expect_test::expect;
+use test_support::PATIENCE;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::{others, scene};
 use crate::program::{Scene, bowline, search_path};
-
-/// How long a text may take to appear.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A run in a terminal, and whoever sits there.
 pub(super) struct Seat {

@@ -2,14 +2,11 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::scene;
 use crate::program::Scene;
 use expect_test::expect;
-
-/// How long what has been killed may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A run that goes on.
 pub(crate) struct Running {
@@ -41,6 +38,18 @@ impl Running {
         assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
     }
 
+    /// Waits for its end while nobody reads what it says; returns the exit code.
+    fn end_unread(mut self) -> Option<i32> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begun.elapsed() < test_support::PATIENCE, "it waits for its reader");
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits for its end; returns stderr and the exit code.
     pub(crate) fn end(mut self, scene: &Scene) -> String {
         let mut stderr = String::new();
@@ -54,7 +63,7 @@ impl Running {
 fn gone(id: &str) {
     let begun = Instant::now();
     while std::path::Path::new("/proc").join(id).exists() {
-        assert!(begun.elapsed() < PATIENCE, "process {id} is still there");
+        assert!(begun.elapsed() < test_support::PATIENCE, "process {id} is still there");
         std::thread::yield_now();
     }
 }
@@ -64,16 +73,26 @@ fn endless(scene: &Scene) -> String {
     format!("run sh -c 'echo $$ > {}; exec sleep 1000'", scene.path("pid"))
 }
 
+/// Returns the process id of the endless command, if it was started.
+fn started_command(scene: &Scene) -> Option<String> {
+    let text = std::fs::read_to_string(scene.project().join("pid")).ok()?;
+    text.ends_with('\n').then(|| text.trim().to_owned())
+}
+
+/// Runs with a limit of some seconds that ends the run, but not before it came where it should: how many that takes is the
+/// machine's affair, so each attempt has twice as many as the last one, until one returns something.
+fn with_limit<T>(attempt: impl Fn(&str) -> Option<T>) -> T {
+    (0..8).find_map(|doubled| attempt(&(1 << doubled).to_string())).expect("a limit that is long enough")
+}
+
 /// Waits until the endless command runs, and returns its process id.
 fn running_command(scene: &Scene) -> String {
     let begun = Instant::now();
     loop {
-        if let Ok(text) = std::fs::read_to_string(scene.project().join("pid"))
-            && text.ends_with('\n')
-        {
-            return text.trim().to_owned();
+        if let Some(command) = started_command(scene) {
+            return command;
         }
-        assert!(begun.elapsed() < PATIENCE, "the command was not started");
+        assert!(begun.elapsed() < test_support::PATIENCE, "the command was not started");
         std::thread::yield_now();
     }
 }
@@ -134,14 +153,17 @@ fn a_signal_to_end_ends_it_cleanly() {
 
 #[test]
 fn what_takes_too_long_is_ended() {
-    let scene = scene();
-    let run = Running::start(&scene, &["run", "--approve", "all", "--timeout", "1", &endless(&scene)]);
-    let command = running_command(&scene);
+    let (command, told) = with_limit(|limit| {
+        let scene = scene();
+        let run = Running::start(&scene, &["run", "--approve", "all", "--timeout", limit, &endless(&scene)]);
+        let told = run.end(&scene);
+        Some((started_command(&scene)?, told))
+    });
     expect![[r#"
         bowline: the turn took longer than TIME and was ended
         --- Some(3)
     "#]]
-    .assert_eq(&run.end(&scene));
+    .assert_eq(&told);
     gone(&command);
 }
 
@@ -224,12 +246,17 @@ fn a_reader_who_stands_still_keeps_nobody() {
     // What fits into the queue alone does not outlast the time either.
     let turn = format!("read -r line\n{chunk}\n{}", super::others::stops("end_turn"));
     let much = super::others::agent(&scene, &turn);
-    let run = Running::start(&scene, &["run", "--agent", &much, "--timeout", "2", "go"]);
+    let told = with_limit(|limit| {
+        let run = Running::start(&scene, &["run", "--agent", &much, "--timeout", limit, "go"]);
+        let told = run.end(&scene);
+        // Else the limit came before the end of the turn.
+        told.contains("the turn has ended").then_some(told)
+    });
     expect![[r#"
         bowline: the turn has ended, and what it said was not read in time
         --- Some(3)
     "#]]
-    .assert_eq(&run.end(&scene));
+    .assert_eq(&told);
 }
 
 #[test]
@@ -276,42 +303,40 @@ fn run_nothing() -> std::process::ChildStdout {
 
 #[test]
 fn an_agent_that_hangs_is_killed_with_the_run() {
-    let scene = scene();
-    let deaf = super::others::agent(&scene, "echo $$ > pid; trap '' TERM; sleep 1000");
-    let run = Running::start(&scene, &["run", "--agent", &deaf, "--timeout", "1", "go"]);
-    let agent = running_command(&scene);
+    let (agent, told) = with_limit(|limit| {
+        let scene = scene();
+        let deaf = super::others::agent(&scene, "echo $$ > pid; trap '' TERM; sleep 1000");
+        let run = Running::start(&scene, &["run", "--agent", &deaf, "--timeout", limit, "go"]);
+        let told = run.end(&scene);
+        Some((started_command(&scene)?, told))
+    });
     expect![[r#"
         bowline: the turn took longer than TIME and was ended
         --- Some(3)
     "#]]
-    .assert_eq(&run.end(&scene));
+    .assert_eq(&told);
     gone(&agent);
 }
 
 #[test]
 fn a_reader_that_stands_still_keeps_nobody_waiting() {
-    for signal in [None, Some("TERM")] {
-        let scene = scene();
-        // More than a pipe takes, as one message.
-        let turn = "read -r line; echo $$ > pid\nlong=$(head -c 300000 /dev/zero | tr '\\0' x)\n\
-                    printf '{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":\"s1\",\"update\":{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"%s\"}}}}\\n' \"$long\"\nsleep 1000";
-        let agent = super::others::agent(&scene, turn);
-        let limit = if signal.is_some() { "1000" } else { "1" };
-        let arguments = ["run", "--format", "json", "--timeout", limit, "--agent", &agent, "go"];
-        let mut run = Running::start(&scene, &arguments);
-        let agent = running_command(&scene);
-        if let Some(signal) = signal {
-            run.signal(signal);
-        }
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = run.child.try_wait().unwrap() {
-                break status;
-            }
-            assert!(begun.elapsed() < PATIENCE, "it waits for its reader");
-            std::thread::yield_now();
-        };
-        assert_eq!(status.code(), Some(if signal.is_some() { 130 } else { 3 }));
-        gone(&agent);
-    }
+    // More than a pipe takes, as one message.
+    let turn = "read -r line; echo $$ > pid\nlong=$(head -c 300000 /dev/zero | tr '\\0' x)\n\
+                printf '{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":\"s1\",\"update\":{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"%s\"}}}}\\n' \"$long\"\nsleep 1000";
+    let start = |scene: &Scene, limit: &str| {
+        let agent = super::others::agent(scene, turn);
+        Running::start(scene, &["run", "--format", "json", "--timeout", limit, "--agent", &agent, "go"])
+    };
+    let scene = scene();
+    let run = start(&scene, "1000");
+    let agent = running_command(&scene);
+    run.signal("TERM");
+    assert_eq!(run.end_unread(), Some(130));
+    gone(&agent);
+    let agent = with_limit(|limit| {
+        let scene = super::scene();
+        assert_eq!(start(&scene, limit).end_unread(), Some(3));
+        started_command(&scene)
+    });
+    gone(&agent);
 }

@@ -1,8 +1,6 @@
 //! A visit of an agent that we did not write: started over real pipes in a home of its own, given prompts, and shown out;
 //! all that came of it is one text.
 
-use std::time::Duration;
-
 use bowline_host::{Connection, Session, SessionOptions};
 use bowline_state::accumulator::MessageKind;
 use bowline_state::audit::{Action, Subject};
@@ -11,12 +9,10 @@ use bowline_state::undo::Selection;
 use bowline_wire::Grace;
 use bowline_workspace::audit;
 use bowline_workspace::workspace::Workspace;
+use test_support::PATIENCE;
 use test_support::lab::Lab;
 use test_support::processes::working_in;
 use tokio::process::Command;
-
-/// No turn here takes as long, also on a machine that has much else to do.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An agent at work for a lab.
 pub(crate) struct Visit {

@@ -1,19 +1,17 @@
 //! One side goes away, at any moment: the other is told, nothing is lost, and no process stays.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use expect_test::{Expect, expect};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use test_support::PATIENCE;
 use test_support::processes::working_in;
 use xtask::peers::Peer;
 
 use super::guests::{Guest, on_an_sdk};
 use super::wire::{Wire, asks, says};
 use crate::program::Scene;
-
-/// Only against waiting for ever.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How far a session has come.
 #[derive(Debug, Clone, Copy)]

@@ -103,7 +103,7 @@ async fn what_is_no_success_is_none() {
             out
             ! the command is empty: name a program, or give a shell line
             ! `make`: the editor says: Internal error
-            ! it is not known whether `make` runs: the editor did not answer terminal/create within 0.4 s
+            ! it is not known whether `make` runs: the editor did not answer terminal/create within 4 s
         "#]],
     );
 }

@@ -311,7 +311,7 @@ async fn whether_a_write_was_done_is_found_out_or_said_to_be_unknown() {
         &told,
         expect![[r#"
             Stalls
-            ! it is not known whether a was written: the editor did not answer fs/write_text_file within 0.4 s. Read it and compare before you write it again; do not simply repeat the call.
+            ! it is not known whether a was written: the editor did not answer fs/write_text_file within 4 s. Read it and compare before you write it again; do not simply repeat the call.
             StallsAfterwards
             = Wrote a (1 line), through the editor.
             Dies

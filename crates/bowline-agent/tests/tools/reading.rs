@@ -174,7 +174,7 @@ async fn what_a_client_says_is_told_apart() {
             ! a: the editor cannot do this: method not found
             ! a: the editor says: $ROOT/a cannot be read as text: it is binary
             ! a: the editor says: disk on fire
-            ! a: the editor did not answer fs/read_text_file within 0.2 s
+            ! a: the editor did not answer fs/read_text_file within 2 s
             ! a: the connection to the editor is closed
         "#]],
     );

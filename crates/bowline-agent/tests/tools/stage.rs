@@ -55,8 +55,8 @@ impl Stage {
         let supervisor = Supervisor { program: "/no/supervisor".into(), args: Vec::new() };
         let mut settings = Settings::new(places, terminals::Settings::new(supervisor));
         settings.shell = true;
-        settings.client_timeout = Duration::from_millis(200);
-        settings.review_timeout = Duration::from_millis(400);
+        settings.client_timeout = Duration::from_secs(2);
+        settings.review_timeout = Duration::from_secs(4);
         set(&mut settings);
         let editor = Editor::new(offers);
         let root = project.display().to_string();

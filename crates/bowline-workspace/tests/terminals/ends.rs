@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bowline_workspace::terminals::{Settings, Size};
 
@@ -20,11 +20,8 @@ async fn check(line: &str) {
     let thread = lab.thread("hold");
     let id = lab.start(&format!("exec 9>hold; {line}")).await;
     lab.until(&id, "ready").await;
-    let begun = Instant::now();
     lab.terminals.release(&id).await.unwrap();
     thread.ends().await;
-    // The grace is 0.3 s.
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
 /// Nothing that is waited for takes longer, unless it is broken.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = test_support::PATIENCE;
 
 pub(crate) struct Lab {
     pub(crate) root: PathBuf,
