@@ -150,10 +150,11 @@ fn data_arguments(target: &Path, name: &str) -> Vec<String> {
     vec!["--data".to_owned(), target.join(name).display().to_string()]
 }
 
-/// What to measure: our agent and the other, and what makes each run one command.
+/// What to measure: our agent and the other, and what makes each run one command without asking for permission.
 fn agent_arguments(programs: &Path, other: &[String]) -> Vec<String> {
     let bowline = programs.join("bowline").display().to_string();
     let ours = [bowline.as_str(), "agent", "--model", "offline", "--shell", "--mode", "full"];
+    let other = [other, &["--no-permissions".to_owned()]].concat();
     let (ours, other) = (format!("{ours:?}"), format!("{other:?}"));
     let theirs = r#"***CALL_TOOL execute {"command":"echo hi"}"#;
     let name = OtherAgent::FastAgent.name();
@@ -232,12 +233,12 @@ mod tests {
     }
 
     #[test]
-    fn both_agents_are_told_to_run_one_command() {
+    fn both_agents_are_told_to_run_one_command_without_asking() {
         let other = OtherAgent::FastAgent.command(Path::new("/my repo"));
         let arguments = agent_arguments(Path::new("/out/release"), &other);
         let agents: Vec<_> = arguments.chunks(4).map(|agent| agent.join(" ")).collect();
         expect![[r#"
             --agent bowline ["/out/release/bowline", "agent", "--model", "offline", "--shell", "--mode", "full"] run echo hi
-            --agent fast-agent ["/my repo/target/peers/fast-agent/bin/fast-agent-acp", "--model", "passthrough", "--shell"] ***CALL_TOOL execute {"command":"echo hi"}"#]].assert_eq(&agents.join("\n"));
+            --agent fast-agent ["/my repo/target/peers/fast-agent/bin/fast-agent-acp", "--model", "passthrough", "--shell", "--no-permissions"] ***CALL_TOOL execute {"command":"echo hi"}"#]].assert_eq(&agents.join("\n"));
     }
 }

@@ -1,10 +1,11 @@
-//! An agent that is served by a client that pretends: every permission is given, every command ends at once.
+//! An agent that is served by a client that pretends: every command ends at once. An agent that asks for permission fails
+//! the run: a question would be measured on one side only.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::options::Agent;
@@ -86,8 +87,11 @@ impl Served {
             let mut message: Value =
                 serde_json::from_str(line).with_context(|| format!("cannot read the line {line}"))?;
             match (message.get("method").and_then(Value::as_str), message.get("id")) {
+                (Some("session/request_permission"), Some(_)) => {
+                    bail!("the agent asks for permission: start it with the option that turns this off")
+                }
                 (Some(method), Some(asked)) => {
-                    let result = self.answer(method, &message["params"]);
+                    let result = self.answer(method);
                     let answer = match result {
                         Some(result) => json!({"jsonrpc": "2.0", "id": asked, "result": result}),
                         None => {
@@ -102,18 +106,13 @@ impl Served {
                     let result = message.get_mut("result").map(Value::take);
                     return result.with_context(|| format!("a request failed: {message}"));
                 }
-                (None, _) => anyhow::bail!("an unexpected line came: {message}"),
+                (None, _) => bail!("an unexpected line came: {message}"),
             }
         }
     }
 
-    fn answer(&mut self, method: &str, params: &Value) -> Option<Value> {
+    fn answer(&mut self, method: &str) -> Option<Value> {
         let result = match method {
-            "session/request_permission" => {
-                let options = params["options"].as_array()?;
-                let once = options.iter().find(|option| option["kind"] == "allow_once")?;
-                json!({"outcome": {"outcome": "selected", "optionId": once["optionId"]}})
-            }
             "terminal/create" => {
                 self.terminals += 1;
                 json!({"terminalId": format!("t{}", self.terminals)})
