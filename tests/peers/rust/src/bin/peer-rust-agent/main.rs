@@ -21,7 +21,8 @@ const NAME: &str = "peer-rust";
 /// What wakes the running turn of each session when `session/cancel` comes.
 type Cancels = Arc<Mutex<HashMap<SessionId, Arc<Notify>>>>;
 
-#[tokio::main]
+// The runtime of Bowline's own peers, so that a benchmark compares the SDKs and not two schedulers.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let sessions = Arc::new(AtomicU64::new(0));
     let cancels = Cancels::default();

@@ -45,7 +45,8 @@ struct Arguments {
     agent: Vec<String>,
 }
 
-#[tokio::main]
+// The runtime of Bowline's own peers, so that a benchmark compares the SDKs and not two schedulers.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let Arguments { approve, plan, agent } = arguments(std::env::args().skip(1))?;
     let cwd = std::env::current_dir().context("cannot find the working directory")?;
