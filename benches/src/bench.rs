@@ -18,6 +18,7 @@ use machine::Usage;
 
 pub(crate) use report::{align, median};
 
+pub use client::Cpu;
 pub use options::{Options, Pair};
 pub use phase::Phase;
 pub use report::{Measured, Report};
@@ -109,7 +110,9 @@ pub fn run(options: &Options, progress: &mut impl Write) -> Result<Report> {
                 if in_time { "" } else { ": no time left" }
             ))?;
             if in_time {
-                measured.rounds.push(client::measure(pair, &calibrated.counts, extent.limit)?);
+                let round = client::measure(pair, &calibrated.counts, extent.limit)?;
+                measured.rounds.push(round.rates);
+                measured.cpu.push(round.cpu);
             } else if round == 1 {
                 measured.rounds.push(calibrated.rates);
             }

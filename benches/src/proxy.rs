@@ -67,7 +67,7 @@ pub fn run(options: &Options, progress: &mut dyn Write) -> Result<Report> {
     for round in 1..=extent.rounds {
         for ((pair, counts), measured) in pairs.iter().zip(&counts).zip(&mut measured) {
             progress.tell(&format!("round {round}/{} {}", extent.rounds, pair.name))?;
-            measured.rounds.push(client::measure(pair, counts, extent.limit)?);
+            measured.rounds.push(client::measure(pair, counts, extent.limit)?.rates);
         }
     }
     for (way, measured) in options.ways.iter().zip(&mut measured).filter(|(way, _)| way.is_between) {

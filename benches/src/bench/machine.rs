@@ -1,4 +1,4 @@
-//! How busy others kept the machine, without which no rate can be judged.
+//! Processor time by the system's count: of a process, and of all others, without which no rate can be judged.
 
 use std::time::Instant;
 
@@ -41,11 +41,37 @@ fn busy(stat: &str) -> Option<u64> {
     Some(user? + nice? + system? + irq? + softirq? + steal?)
 }
 
-/// Returns the microseconds of processor time that a process has used, without its children.
-pub(crate) fn cpu_us(stat: &str) -> Option<f64> {
+/// Returns the microseconds of processor time that a running process has used, without its children.
+pub(crate) fn cpu_us_of(process: u32) -> Result<f64> {
+    let path = format!("/proc/{process}/stat");
+    let stat = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    cpu_us(&stat).with_context(|| format!("cannot understand {path}"))
+}
+
+/// Returns the running processes that a process started itself.
+pub(crate) fn children(process: u32) -> Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for entry in std::fs::read_dir("/proc").context("cannot read /proc")? {
+        let Ok(id) = entry?.file_name().to_string_lossy().parse() else { continue };
+        // A process that ended meanwhile is no running child.
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        if parent(&stat) == Some(process) {
+            children.push(id);
+        }
+    }
+    Ok(children)
+}
+
+fn cpu_us(stat: &str) -> Option<f64> {
     let (_name, fields) = stat.rsplit_once(") ")?;
     let ticks: Option<u64> = fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().ok()).sum();
     Some(ticks? as f64 / TICKS * 1e6)
+}
+
+/// Returns the process that started this one, the 4th field of its `stat`.
+fn parent(stat: &str) -> Option<u32> {
+    let (_name, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(1)?.parse().ok()
 }
 
 /// Returns the ticks of a process and of its children, the 14th to the 17th field of its `stat`.
@@ -56,7 +82,9 @@ fn with_children(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{busy, cpu_us, with_children};
+    use std::process::{Command, Stdio};
+
+    use super::{busy, children, cpu_us, parent, with_children};
 
     #[test]
     fn idle_and_disk_time_are_not_busy() {
@@ -69,5 +97,17 @@ mod tests {
         let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 20 3000 400 20 0";
         assert_eq!(with_children(stat), Some(3520));
         assert_eq!(cpu_us(stat), Some(1_200_000.0));
+        assert_eq!(parent(stat), Some(1));
+    }
+
+    #[test]
+    fn children_are_the_processes_that_were_started_and_not_their_own() {
+        let mut child = Command::new("sh").args(["-c", "cat; exit"]).stdin(Stdio::piped()).spawn().unwrap();
+        assert!(children(std::process::id()).unwrap().contains(&child.id()));
+        let parent = std::os::unix::process::parent_id();
+        assert!(!children(parent).unwrap().contains(&child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert!(!children(std::process::id()).unwrap().contains(&child.id()));
     }
 }

@@ -80,6 +80,14 @@ impl Phase {
         }
     }
 
+    /// Returns how many messages pass that grow with the count: of a read the question and the answer.
+    pub fn messages(self, count: usize) -> usize {
+        match self {
+            Self::Stream => count,
+            Self::Seq | Self::Inflight64 | Self::Read1m | Self::Read16m => 2 * count,
+        }
+    }
+
     /// Returns the count from which a peer's own is worked out: some ten milliseconds on a slow peer.
     pub fn first_count(self) -> usize {
         match self {

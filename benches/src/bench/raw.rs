@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::child::{Pipes, Watched};
+use super::machine::cpu_us_of;
 
 /// A running agent and the raw ends of its pipes.
 pub(crate) struct RawAgent {
@@ -75,9 +76,7 @@ impl RawAgent {
 
     /// Returns the microseconds of processor time that it has used, without those it has started.
     pub(crate) fn cpu_us(&self) -> Result<f64> {
-        let path = format!("/proc/{}/stat", self.child.id());
-        let stat = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        super::machine::cpu_us(&stat).with_context(|| format!("cannot understand {path}"))
+        cpu_us_of(self.child.id())
     }
 
     fn kib(&self, name: &str) -> Result<u64> {
