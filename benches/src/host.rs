@@ -2,6 +2,7 @@
 //! served by the same wire and nothing else, in one run.
 
 mod agent;
+mod mix;
 mod options;
 mod report;
 mod serving;
@@ -22,11 +23,12 @@ use crate::bench::machine::Usage;
 use crate::files::data::Text;
 use crate::files::{Progress, Sides};
 use agent::Step;
+use mix::MixFile;
 use serving::Served;
 
 pub use agent::act;
 pub use options::{Options, Side, Task};
-pub use report::{Measured, Reads, Report};
+pub use report::{Measured, MixedReads, Reads, Report};
 pub use serving::serve;
 
 /// The bytes of the file that is read.
@@ -81,12 +83,17 @@ pub fn run(options: &Options, progress: &mut dyn Write) -> Result<Report> {
     fs::create_dir(&project)?;
     // What a host finds in a project at its first look is not part of what is measured.
     let commands = commands(&project, extent.output)?;
+    let files = mix::make(&project)?;
     let usage = Usage::now()?;
     let mut sides = Running::all(&place.0)?;
     let mut measured = Measured::default();
     for reads in &mut measured.reads {
         progress.tell(&format!("reads, {} in flight", reads.inflight))?;
         measure_reads(&mut sides, &project, reads, extent)?;
+    }
+    for mix in &mut measured.mixes {
+        progress.tell(&format!("reads of many files, {} in flight", mix.inflight))?;
+        mix.bare = mixed_reads(&mut sides, &files, mix.inflight, extent)?;
     }
     progress.tell("writes")?;
     measured.writes = writes(&mut sides, &place.0, extent)?;
@@ -177,8 +184,8 @@ fn measure_reads(sides: &mut [Running; 3], project: &Path, reads: &mut Reads, ex
     text.extend(std::iter::repeat_n('.', READ - 1 - text.len()));
     text.push('\n');
     fs::write(&path, text)?;
-    let path = path.display().to_string();
-    let step = |count| Step::Read { path: path.clone(), count, inflight: reads.inflight };
+    let paths = vec![path.display().to_string()];
+    let step = |count| Step::Read { paths: paths.clone(), count, inflight: reads.inflight };
     // Enough for a first idea of how many fit into the time, and to warm up.
     let first = 2000;
     let mut count = usize::MAX;
@@ -201,6 +208,26 @@ fn measure_reads(sides: &mut [Running; 3], project: &Path, reads: &mut Reads, ex
         reads.memory.theirs.push(memory);
     }
     Ok(())
+}
+
+/// Measures reads of every file of the mix, as often as the time of a phase allows.
+fn mixed_reads(
+    [host, bare, _]: &mut [Running; 3],
+    files: &[MixFile],
+    inflight: usize,
+    extent: Extent,
+) -> Result<Sides> {
+    let paths: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
+    let bytes: usize = files.iter().map(|file| file.bytes).sum();
+    let read = |side: &mut Running, times: usize| {
+        let count = times * files.len();
+        side.ms_each(&Step::Read { paths: paths.clone(), count, inflight }, count, times * bytes)
+    };
+    // The first time warms both up, and tells how often all files fit into the time.
+    let each = read(host, 1)?.max(read(bare, 1)?);
+    let times = (extent.phase.as_secs_f64() * 1e3 / (each * files.len() as f64)) as usize;
+    let times = times.clamp(1, 1000);
+    Sides::by_turns(extent.rounds, || read(host, times), || read(bare, times))
 }
 
 fn writes([host, bare, _]: &mut [Running; 3], place: &Path, extent: Extent) -> Result<Sides> {

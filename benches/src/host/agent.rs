@@ -22,8 +22,8 @@ pub(super) const WRITTEN: usize = 4 << 10;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Step {
-    /// Reads a file so many times, so many at once.
-    Read { path: String, count: usize, inflight: usize },
+    /// Reads so many times, so many at once: one file after the other, and then the first again.
+    Read { paths: Vec<String>, count: usize, inflight: usize },
     /// Writes a file so many times, each time with another text.
     Write { path: String, count: usize },
     /// Runs a command so many times, one after the other: creates, waits, takes the output, releases.
@@ -72,7 +72,7 @@ impl Agent for Stepping {
         let step: Step = serde_json::from_str(&text.text).map_err(Error::into_internal_error)?;
         let begun = Instant::now();
         let bytes = match step {
-            Step::Read { path, count, inflight } => turn.read(&path, count, inflight).await?,
+            Step::Read { paths, count, inflight } => turn.read(paths.into(), count, inflight).await?,
             Step::Write { path, count } => turn.write(&path, count).await?,
             Step::Run { command, args, count } => turn.run(&command, &args, count).await?,
         };
@@ -92,15 +92,19 @@ struct Turn {
 }
 
 impl Turn {
-    async fn read(&self, path: &str, count: usize, inflight: usize) -> Result<usize, Error> {
+    async fn read(&self, paths: Arc<[String]>, count: usize, inflight: usize) -> Result<usize, Error> {
         let started = Arc::new(AtomicUsize::new(0));
         let mut readers = JoinSet::new();
         for _ in 0..inflight {
-            let (turn, path, started) = (self.clone(), path.to_owned(), Arc::clone(&started));
+            let (turn, paths, started) = (self.clone(), Arc::clone(&paths), Arc::clone(&started));
             readers.spawn(async move {
                 let mut bytes = 0;
-                while started.fetch_add(1, Ordering::Relaxed) < count {
-                    let request = ReadTextFileRequest::new(turn.session.clone(), &path);
+                loop {
+                    let at = started.fetch_add(1, Ordering::Relaxed);
+                    if at >= count {
+                        break;
+                    }
+                    let request = ReadTextFileRequest::new(turn.session.clone(), &paths[at % paths.len()]);
                     bytes += turn.client.read_text_file(request).await?.content.len();
                 }
                 Ok::<_, CallError>(bytes)

@@ -22,11 +22,22 @@ pub struct Reads {
     pub memory: Sides,
 }
 
+/// Reads of many files of different sizes and depths, so many at once.
+#[derive(Debug, Default)]
+pub struct MixedReads {
+    /// How many wait for their answer at any time.
+    pub inflight: usize,
+    /// Against the same wire with `read_to_string` behind it.
+    pub bare: Sides,
+}
+
 /// What was measured.
 #[derive(Debug)]
 pub struct Measured {
-    /// Reads one after the other, and 64 at once.
+    /// Reads of one file one after the other, and 64 at once.
     pub reads: [Reads; 2],
+    /// Reads of many files one after the other, and 64 at once.
+    pub mixes: [MixedReads; 2],
     /// Writes, against the same wire with a plain durable write behind it.
     pub writes: Sides,
     /// Short commands, against the standard library's `output`.
@@ -48,6 +59,7 @@ impl Default for Measured {
         let reads = |inflight| Reads { inflight, ..Reads::default() };
         Self {
             reads: [reads(1), reads(64)],
+            mixes: [1, 64].map(|inflight| MixedReads { inflight, bare: Sides::default() }),
             writes: Sides::default(),
             starts: Sides::default(),
             outputs: Vec::new(),
@@ -93,13 +105,12 @@ impl Report {
             ]);
         };
         for Reads { inflight, bare, memory } in &measured.reads {
-            let name = if *inflight == 1 {
-                "reads, one at a time".to_owned()
-            } else {
-                format!("reads, {inflight} in flight")
-            };
+            let name = format!("reads, {}", at_once(*inflight));
             compare(name.clone(), "/s", 1.0, bare, READS);
             compare(format!("{name}, peer: from memory"), "/s", 1.0, memory, Target::None);
+        }
+        for MixedReads { inflight, bare } in &measured.mixes {
+            compare(format!("reads of many files, {}", at_once(*inflight)), "/s", 1.0, bare, Target::None);
         }
         compare("writes".to_owned(), "/s", 1.0, &measured.writes, Target::None);
         compare("short commands".to_owned(), "/s", 1.0, &measured.starts, Target::None);
@@ -128,6 +139,7 @@ impl Report {
     pub fn summary(&self) -> String {
         let measured = &self.measured;
         let [one, many] = &measured.reads;
+        let [one_mixed, many_mixed] = &measured.mixes;
         let mut fields = vec![
             ("reads".to_owned(), one.bare.times_faster()),
             ("reads_inflight64".to_owned(), many.bare.times_faster()),
@@ -135,6 +147,8 @@ impl Report {
             ("reads_memory_inflight64".to_owned(), many.memory.times_faster()),
             ("reads_per_s".to_owned(), one.bare.our_ms().map(|ms| 1e3 / ms)),
             ("reads_inflight64_per_s".to_owned(), many.bare.our_ms().map(|ms| 1e3 / ms)),
+            ("reads_mixed".to_owned(), one_mixed.bare.times_faster()),
+            ("reads_mixed_inflight64".to_owned(), many_mixed.bare.times_faster()),
             ("writes".to_owned(), measured.writes.times_faster()),
             ("terminal_start".to_owned(), measured.starts.times_faster()),
         ];
@@ -157,6 +171,10 @@ impl Report {
     fn grown_mib(&self) -> Option<f64> {
         (!self.measured.outputs.is_empty()).then_some(self.measured.grown_mib)
     }
+}
+
+fn at_once(inflight: usize) -> String {
+    if inflight == 1 { "one at a time".to_owned() } else { format!("{inflight} in flight") }
 }
 
 #[cfg(test)]
