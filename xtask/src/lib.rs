@@ -1,4 +1,4 @@
-//! Chores of the repository: every check in one command, peers, a model, benchmarks, tools, and the tidy test.
+//! Chores of the repository: every check in one command, peers, a model, benchmarks, torture, tools, and the tidy test.
 //!
 //! Progress goes to stderr; stdout carries results only, so that a benchmark's last line stays the last.
 #![allow(
@@ -16,6 +16,7 @@ pub mod steps;
 pub mod summary;
 pub mod tidy;
 pub mod tools;
+pub mod torture;
 
 use std::path::{Path, PathBuf};
 

@@ -13,6 +13,7 @@ use xtask::model::{self, Serving};
 use xtask::peers::{self, Extent};
 use xtask::steps::{self, Step};
 use xtask::summary::Summary;
+use xtask::torture::{self, Torture};
 use xtask::{World, tools};
 
 /// Chores of the repository. `cargo xtask test` runs every check and installs what it needs.
@@ -59,6 +60,9 @@ enum Chore {
         #[arg(long)]
         quick: bool,
     },
+    /// Save files in every style while an agent writes them, a user undoes and Bowline is killed; exits with 1 if a line is
+    /// lost
+    Torture(Torture),
     /// Check licences, sources and known vulnerabilities of the dependencies (installs cargo-deny)
     Deny,
     /// Find changes of the code that no test notices, in bowline-state by default (installs cargo-mutants)
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
             let pace = if quick { Pace::Quick } else { Pace::Full };
             bench::run_bench(&world, bench, pace)
         }
+        Chore::Torture(torture) => torture::run_torture(&world, &torture),
         Chore::Deny => match tools::deny(&world) {
             Ok(summary) => return report(&summary),
             Err(error) => Err(error),

@@ -1,0 +1,52 @@
+//! A few seconds of `cargo xtask torture`, behind each of Bowline's programs: no line that a user saved gets lost.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test that cannot go on should say so and stop"
+)]
+
+#[allow(dead_code, reason = "the end-to-end tests use the rest")]
+#[path = "../e2e/programs.rs"]
+mod programs;
+
+use std::process::Command;
+
+/// So often each of the seven programs saves: enough for some turns, kills and undos.
+const SAVES: &str = "60";
+
+/// Runs one round, in which every style is saved, and expects that every line is accounted for.
+fn check(front: &str, seed: u64) {
+    let bowline = programs::program("bowline", &["build", "--quiet", "--package", "bowline-cli"]);
+    let scratch = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_torture"));
+    command.args(["run", "--front", front, "--seed", &seed.to_string(), "--saves", SAVES]);
+    command.arg("--bowline").arg(bowline).arg("--directory").arg(scratch.path());
+    let output = programs::run(&mut command);
+    assert!(output.status.success(), "{}", programs::transcript(&output));
+}
+
+#[test]
+fn no_line_is_lost_to_an_agent_on_the_engine() {
+    check("engine", 1);
+}
+
+#[test]
+fn no_line_is_lost_to_an_agent_of_a_host() {
+    check("host", 2);
+}
+
+#[test]
+fn no_line_is_lost_to_a_client_of_the_mcp_server() {
+    check("mcp", 3);
+}
+
+#[test]
+fn no_line_is_lost_to_an_agent_behind_the_proxy() {
+    check("proxy", 4);
+}
+
+#[test]
+fn no_line_is_lost_where_the_proxy_routes_writes_through_the_editor() {
+    check("route", 5);
+}
