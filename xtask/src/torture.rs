@@ -151,11 +151,9 @@ fn run_rounds(bowline: PathBuf, torture: &Torture) -> anyhow::Result<ExitCode> {
         let saves = a_round.min(left);
         let scene = Scene::create(&scratch, &programs, seed, &styles)?;
         let round = round::run(&scene, *front, saves);
-        report.add(*front, seed, round.with_context(|| format!("front {}, seed {seed}", front.name()))?);
+        let round = round.with_context(|| format!("front {}, seed {seed}", front.name()))?;
+        print!("{}", report.add(*front, seed, round));
         left -= saves;
-        for story in report.take_stories() {
-            println!("{story}");
-        }
         eprintln!("{} (seed {seed}): {} unaccounted so far", front.name(), report.lost());
     }
     println!("{}", report.tables());

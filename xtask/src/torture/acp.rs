@@ -3,8 +3,8 @@
 use super::agent::{Agent, AgentPlan, Files, ReadOutcome, WriteOutcome, describe_text};
 use super::wire::{Wire, error_text};
 use serde_json::{Value, json};
-use std::fs::{self, File};
-use std::io::{self, BufReader, Stdin, Stdout};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Stdin, Stdout, Write as _};
 use std::path::Path;
 
 /// Serves the client on stdin and stdout until it is gone.
@@ -86,7 +86,7 @@ impl Client {
             locked.lock()?;
             let text = fs::read_to_string(&path).unwrap_or_default();
             let new = agent.rewrite(&text);
-            fs::write(&path, &new)?;
+            overwrite(&path, &new)?;
             drop(locked);
             agent.note(style, &format!("wrote {} on disk", describe_text(&new)))?;
             let ends =
@@ -99,4 +99,11 @@ impl Client {
     fn update(&mut self, update: &Value) -> io::Result<()> {
         self.wire.notify("session/update", &json!({ "sessionId": self.session, "update": update }))
     }
+}
+
+/// Writes a file without emptying it first: the agent ends with Bowline, and may not take the user's lines along.
+fn overwrite(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.set_len(text.len() as u64)
 }

@@ -70,23 +70,7 @@ fn restorable_lines(
 ) -> anyhow::Result<BTreeSet<String>> {
     let file = style.file_name();
     let list = command_output(scene, &["changes", "--all", "--hunks", "--file", &file])?;
-    let mut found = BTreeSet::new();
-    let mut change = None;
-    let mut cut = BTreeSet::new();
-    for line in list.lines() {
-        let line = line.trim_start();
-        if let Some(text) = line.strip_prefix(['-', '+']) {
-            found.extend(wanted.get(text).map(|text| (*text).to_owned()));
-        } else if line.starts_with('…') {
-            cut.extend(change.clone());
-        } else if let Some((number, rest)) = line.split_once(' ')
-            && rest.contains(&file)
-            && number.bytes().all(|byte| byte.is_ascii_digit())
-        {
-            change = Some(number.to_owned());
-        }
-    }
-    // The list shows the first lines of a long hunk; a patch shows all of them.
+    let (mut found, cut) = search_list(&list, &file, wanted);
     for change in cut {
         if found.len() == wanted.len() {
             break;
@@ -96,6 +80,25 @@ fn restorable_lines(
         found.extend(changed.filter_map(|text| wanted.get(text)).map(|text| (*text).to_owned()));
     }
     Ok(found)
+}
+
+/// Returns which of the wanted lines a list of changes shows as removed or added, and the changes whose hunks it cuts short.
+fn search_list(list: &str, file: &str, wanted: &BTreeSet<&str>) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut found, mut cut) = (BTreeSet::new(), BTreeSet::new());
+    let mut change = None;
+    for line in list.lines().map(str::trim_start) {
+        if let Some(text) = line.strip_prefix(['-', '+']) {
+            found.extend(wanted.get(text).map(|text| (*text).to_owned()));
+        } else if line.starts_with('…') {
+            cut.extend(change.clone());
+        } else if let Some((number, rest)) = line.split_once(' ')
+            && rest.contains(file)
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            change = Some(number.to_owned());
+        }
+    }
+    (found, cut)
 }
 
 fn command_output(scene: &Scene, arguments: &[&str]) -> anyhow::Result<String> {
@@ -156,3 +159,6 @@ fn timeline(events: &[Event], style: Style, owed: &OwedLine) -> Vec<Event> {
     let skipped = chosen.len().saturating_sub(MOST_EVENTS);
     chosen.into_iter().skip(skipped).collect()
 }
+
+#[cfg(test)]
+mod tests;

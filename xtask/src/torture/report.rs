@@ -7,8 +7,8 @@ use super::style::{Front, Style};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The story of so many lost lines is told; all are counted.
-const MOST_STORIES: usize = 20;
+/// The story of so many lost lines of a style and front is told in full; the others are named.
+const MOST_STORIES: usize = 3;
 
 /// The sums of a row of a table.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,12 +59,14 @@ impl Row {
 pub(super) struct Report {
     styles: BTreeMap<Style, Row>,
     fronts: BTreeMap<Front, Row>,
-    stories: Vec<String>,
+    told: BTreeMap<(Front, Style), usize>,
     lost: usize,
 }
 
 impl Report {
-    pub(super) fn add(&mut self, front: Front, seed: u64, round: RoundReport) {
+    /// Adds a round, and returns the stories of the lines that it lost.
+    pub(super) fn add(&mut self, front: Front, seed: u64, round: RoundReport) -> String {
+        let mut stories = String::new();
         self.fronts.entry(front).or_default().kills += round.kills;
         for (style, report) in round.styles {
             let row = self.styles.entry(style).or_default();
@@ -72,23 +74,21 @@ impl Report {
             row.kills += round.kills;
             self.fronts.entry(front).or_default().add(&report);
             self.lost += report.account.lost.len();
-            for lost in report.account.lost {
-                if self.stories.len() < MOST_STORIES {
-                    self.stories.push(story(front, style, seed, &lost));
+            let told = self.told.entry((front, style)).or_default();
+            for lost in &report.account.lost {
+                stories += &heading(front, style, seed, lost);
+                if *told < MOST_STORIES {
+                    stories += &timeline(lost);
                 }
+                *told += 1;
             }
         }
+        stories
     }
 
     /// Returns how many lines nothing accounts for.
     pub(super) fn lost(&self) -> usize {
         self.lost
-    }
-
-    /// Returns the stories of lost lines that were not told yet.
-    pub(super) fn take_stories(&mut self) -> Vec<String> {
-        // What was told is still counted against the limit, by an empty text.
-        self.stories.iter_mut().map(std::mem::take).filter(|story| !story.is_empty()).collect()
     }
 
     /// Returns the tables.
@@ -113,15 +113,16 @@ fn table<'r>(title: &str, rows: impl Iterator<Item = (&'static str, &'r Row)>) -
     text
 }
 
-fn story(front: Front, style: Style, seed: u64, lost: &LostLine) -> String {
+fn heading(front: Front, style: Style, seed: u64, lost: &LostLine) -> String {
+    let (line, style, front) = (&lost.line.line, style.name(), front.name());
+    format!("unaccounted: {line:?}, saved by {style} (front {front}, seed {seed})\n")
+}
+
+/// Returns what happened around the loss, in milliseconds from the save.
+fn timeline(lost: &LostLine) -> String {
     let owed = &lost.line;
     let milliseconds = |at: u64| (i128::from(at) - i128::from(owed.saved_at)) as f64 / 1000.0;
-    let mut text = format!(
-        "unaccounted: {:?}, saved by {} (front {}, seed {seed})\n",
-        owed.line,
-        style.name(),
-        front.name()
-    );
+    let mut text = String::new();
     let seen = |at: Option<u64>, never: &str| {
         at.map_or_else(|| never.to_owned(), |at| format!("{:+.1} ms", milliseconds(at)))
     };
