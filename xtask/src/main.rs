@@ -62,7 +62,13 @@ enum Chore {
     },
     /// Save files in every style while an agent writes them, a user undoes and Bowline is killed; exits with 1 if a line is
     /// lost
-    Torture(Torture),
+    Torture {
+        #[command(flatten)]
+        torture: Torture,
+        /// Build with optimisation: that takes minutes, and then each second has several times the saves
+        #[arg(long)]
+        release: bool,
+    },
     /// Check licences, sources and known vulnerabilities of the dependencies (installs cargo-deny)
     Deny,
     /// Find changes of the code that no test notices, in bowline-state by default (installs cargo-mutants)
@@ -99,7 +105,7 @@ fn main() -> ExitCode {
             let pace = if quick { Pace::Quick } else { Pace::Full };
             bench::run_bench(&world, bench, pace)
         }
-        Chore::Torture(torture) => torture::run_torture(&world, &torture),
+        Chore::Torture { torture, release } => torture::run_torture(&world, &torture, release),
         Chore::Deny => match tools::deny(&world) {
             Ok(summary) => return report(&summary),
             Err(error) => Err(error),

@@ -78,11 +78,14 @@ impl Torture {
 ///
 /// # Errors
 /// Fails when something cannot be built or a line is not accounted for.
-pub fn run_torture(world: &World, torture: &Torture) -> anyhow::Result<()> {
-    let build = "build --locked --package bowline-cli --package bowline-tests --bin bowline --bin torture";
+pub fn run_torture(world: &World, torture: &Torture, release: bool) -> anyhow::Result<()> {
+    let profile = if release { "release" } else { "dev" };
+    let build = format!(
+        "build --profile {profile} --locked --package bowline-cli --package bowline-tests --bin bowline --bin torture"
+    );
     run_as_progress(&mut cargo(&world.root, &build.split(' ').collect::<Vec<_>>()))?;
     let target = target_folder(&world.root);
-    let programs = target.join("debug");
+    let programs = target.join(if release { "release" } else { "debug" });
     let directory = torture.directory.clone().unwrap_or_else(|| target.join("torture"));
     let torture = Torture { directory: Some(directory), ..torture.clone() };
     let mut command = Command::new(programs.join("torture"));

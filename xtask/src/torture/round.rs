@@ -88,8 +88,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::R
 fn wait_for_agent(scene: &Scene) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while scene.agent_progress() == 0 {
-        let notices = || std::fs::read_to_string(scene.notices()).unwrap_or_default();
-        ensure!(Instant::now() < deadline, "the agent does not begin: {}", notices());
+        ensure!(Instant::now() < deadline, "the agent does not begin: {}", scene.last_notices());
         sleep(TICK);
     }
     Ok(())
@@ -112,8 +111,12 @@ fn run_savers(scene: &Scene, front: Front, saves: usize) -> anyhow::Result<()> {
     }
     for (style, mut saver) in savers {
         let status = saver.wait()?;
-        let notices = || std::fs::read_to_string(scene.notices()).unwrap_or_default();
-        ensure!(status.success(), "the {} program ended with {status}: {}", style.name(), notices());
+        ensure!(
+            status.success(),
+            "the {} program ended with {status}: {}",
+            style.name(),
+            scene.last_notices()
+        );
     }
     Ok(())
 }
@@ -245,7 +248,8 @@ fn watch(scene: &Scene, child: &mut Child, kill_at: Option<u64>, late: Duration)
     let mut deadline = Instant::now() + PATIENCE;
     let mut progress = 0;
     loop {
-        if child.try_wait()?.is_some() {
+        if let Some(status) = child.try_wait()? {
+            ensure!(status.success(), "Bowline ended with {status}: {}", scene.last_notices());
             return Ok(false);
         }
         let now = scene.agent_progress();
@@ -277,10 +281,10 @@ fn undo_and_redo(scene: &Scene, front: Front) -> anyhow::Result<BTreeMap<Style, 
             return Ok(counts);
         }
         let mut words = match random.below(10) {
-            0..=2 => vec!["undo"],
-            3..=5 => vec!["undo", "--written-only"],
-            6 => vec!["undo", "--written-only", "--keep-going"],
-            _ => vec!["redo"],
+            0 => vec!["undo"],
+            1..=3 => vec!["undo", "--keep-going"],
+            4..=6 => vec!["undo", "--written-only", "--keep-going"],
+            _ => vec!["redo", "--keep-going"],
         };
         // What comes over MCP is of no turn.
         if front == Front::Mcp && words.first() == Some(&"undo") {

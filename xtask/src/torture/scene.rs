@@ -8,6 +8,9 @@ use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+/// So many lines of what Bowline told are shown where something failed.
+const MOST_NOTICES: usize = 20;
+
 /// The programs under torture.
 #[derive(Debug, Clone)]
 pub(super) struct Programs {
@@ -82,6 +85,13 @@ impl Scene {
     /// What Bowline told its user, of all processes.
     pub(super) fn notices(&self) -> PathBuf {
         self.base.join("notices")
+    }
+
+    /// Returns the last of what Bowline and the others told their user.
+    pub(super) fn last_notices(&self) -> String {
+        let notices = fs::read_to_string(self.notices()).unwrap_or_default();
+        let skipped = notices.lines().count().saturating_sub(MOST_NOTICES);
+        notices.lines().skip(skipped).collect::<Vec<_>>().join("\n")
     }
 
     /// Returns how much the agent has done, in bytes of its records.
