@@ -332,7 +332,7 @@ impl Runtimes {
             Server::Client => {
                 self.note_written(path);
                 self.client_files().write(path, content).await?;
-                Ok(TextWritten { text: None, verdict: None, change: None })
+                Ok(TextWritten::default())
             }
             Server::Workspace => Err(by_its_tools()),
             Server::Local => Ok(self.engine().await?.files.write(path, content, asker).await?),

@@ -216,7 +216,7 @@ impl Files for LocalSession {
         let (path, content) = (path.to_owned(), Arc::from(content));
         let call = asker.call.as_deref();
         let written = self.run(call, |held, asking| files::write_text(held, asking, path, content)).await?;
-        Ok(TextWritten { text: Some(written.text), verdict: written.verdict, change: written.change })
+        Ok(written.into())
     }
 
     async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, Failure> {

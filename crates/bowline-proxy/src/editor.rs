@@ -222,7 +222,7 @@ impl Files for Editor {
         }
         let request = WriteTextFileRequest::new(self.session().await?, path, content);
         self.here(&request, Some(path)).await?;
-        Ok(TextWritten { text: None, verdict: None, change: None })
+        Ok(TextWritten::default())
     }
 
     async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, Failure> {

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use crate::error::FilesError;
 use crate::listing::{ListOptions, Listing};
 use crate::search::{SearchQuery, SearchResult};
-use crate::workspace::{Served, Session};
+use crate::workspace::{Served, Session, Written};
 
 /// As many reads, listings and searches of one [`LocalFiles`] work on the disk at the same time; others wait.
 pub const MAX_AT_ONCE: usize = 16;
@@ -43,7 +43,7 @@ pub struct TextRead {
 }
 
 /// What a write came to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TextWritten {
     /// What the file holds now, if whoever serves it can say.
     pub text: Option<Arc<String>>,
@@ -51,6 +51,15 @@ pub struct TextWritten {
     pub verdict: Option<Verdict>,
     /// The change in the journal, by which it can be undone, if there is one here.
     pub change: Option<ChangeId>,
+    /// What the writer should be told besides, each on a line.
+    pub notes: Vec<String>,
+}
+
+impl From<Written> for TextWritten {
+    fn from(written: Written) -> Self {
+        let notes = written.notes();
+        Self { text: Some(written.text), verdict: written.verdict, change: written.change, notes }
+    }
 }
 
 /// Files of one session.
@@ -155,7 +164,7 @@ impl Files for LocalFiles {
         let path = path.to_owned();
         let origin = self.session.origin(asker.turn, asker.call.as_deref());
         let written = self.run(&self.writes, move |session| session.write(&path, &content, &origin)).await?;
-        Ok(TextWritten { text: Some(written.text), verdict: written.verdict, change: written.change })
+        Ok(written.into())
     }
 
     async fn list(&self, path: &str, options: ListOptions) -> Result<Listing, Failure> {

@@ -54,7 +54,7 @@ pub use recovering::Recovered;
 pub use sharing::SharedNews;
 pub use telling::{Changed, FilePatch};
 pub use undoing::{Reversed, TakenBack};
-pub use writing::{Agreed, Preview, Written};
+pub use writing::{Agreed, PRIVILEGES_DROPPED, Preview, Written};
 
 use documents::Documents;
 

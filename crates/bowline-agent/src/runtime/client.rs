@@ -106,7 +106,7 @@ impl Files for ClientFiles {
 
     async fn write(&self, path: &str, content: String, _: &Asker) -> Result<TextWritten, Failure> {
         Self::write(self, path, content).await?;
-        Ok(TextWritten { text: None, verdict: None, change: None })
+        Ok(TextWritten::default())
     }
 
     async fn list(&self, _: &str, _: ListOptions) -> Result<Listing, Failure> {

@@ -271,7 +271,7 @@ impl Writing<'_, '_> {
             After::Unread(_) => None,
         };
         self.recorded(pass, now.as_ref().or(Some(&self.decided.text)), None).await;
-        let told = self.tell(&after);
+        let told = self.tell(&after, written.map(|written| written.notes).unwrap_or_default());
         let seen = now.as_ref().filter(|_| !told.is_cut);
         work.tools.knows(|known| {
             remember(known, &self.key, &self.current, self.wanted, &self.decided, seen);
@@ -360,7 +360,7 @@ impl Writing<'_, '_> {
     }
 
     /// Says what was written and what the model does not know of it yet.
-    fn tell(&self, after: &After) -> Told {
+    fn tell(&self, after: &After, notes: Vec<String>) -> Told {
         let (shown, by) = (self.work.shown(self.path), self.side.write.through());
         let lines = plural(lines_of(&self.decided.text), "line");
         let mut parts = vec![match (self.wanted, self.decided.verdict) {
@@ -373,7 +373,7 @@ impl Writing<'_, '_> {
             }
             (Wanted::Whole(_), _) => format!("Wrote {shown} ({lines}), {by}."),
         }];
-        parts.extend(self.decided.notes.iter().cloned());
+        parts.extend(self.decided.notes.iter().cloned().chain(notes));
         let mut told = Told { text: String::new(), is_cut: false, changed: false };
         match after {
             After::Holds(now) if *now != self.decided.text => {

@@ -21,11 +21,17 @@ use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{Cleared, Request};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::Admitted;
-use bowline_workspace::workspace::{Agreed, EditorWrite, KeptText, Preview, ReadText, Written};
+use bowline_workspace::workspace::{
+    Agreed, EditorWrite, KeptText, PRIVILEGES_DROPPED, Preview, ReadText, Written,
+};
 
 use super::{Asking, Operating, blocking, clear};
 use crate::front_end::Event;
 use crate::session::Held;
+
+/// What a person is told before a write to a file with these bits.
+const WILL_DROP_PRIVILEGES: &str =
+    "the file has setuid or setgid, and runs as its owner or group: the write removes that";
 
 /// How often a write is shown again because what it would do has changed since it was approved.
 const ATTEMPTS: usize = 3;
@@ -186,20 +192,21 @@ pub(crate) async fn write(
     let call = call_for(&held.snapshot(), Some(&path));
     let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived() };
     let written = write_text(held, asking, path, request.content.into()).await?;
-    Ok(WriteTextFileResponse::new().meta(kept_meta(&written.kept)))
+    Ok(WriteTextFileResponse::new().meta(written_meta(&written)))
 }
 
-/// Returns what the answer to a write says of texts that could only be kept in the journal.
-fn kept_meta(kept: &[KeptText]) -> Option<Meta> {
-    if kept.is_empty() {
+/// Returns what the answer to a write says besides that it is done.
+fn written_meta(written: &Written) -> Option<Meta> {
+    let notes = written.notes();
+    if notes.is_empty() {
         return None;
     }
     let told = |text: &KeptText| {
         let restore = format!("bowline restore {}", text.change);
         serde_json::json!({ "path": text.path, "change": text.change.0, "restore": restore })
     };
-    let kept: Vec<_> = kept.iter().map(told).collect();
-    Some(Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "kept": kept }))]))
+    let kept: Vec<_> = written.kept.iter().map(told).collect();
+    Some(Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "notes": notes, "kept": kept }))]))
 }
 
 /// Writes a file, for whoever asks.
@@ -261,7 +268,7 @@ async fn ask_to_write(
             occasion: Occasion::Act,
             title: format!("write {path}"),
             items: vec![written_item(&path, &preview)],
-            warnings: Vec::new(),
+            warnings: preview.drops_privileges.then(|| WILL_DROP_PRIVILEGES.to_owned()).into_iter().collect(),
             offers: Vec::new(),
             deeds: vec![deed(&preview, &content)],
         };
@@ -331,6 +338,7 @@ fn finish_write(
                 operating.entry().before = change.before.map(|state| state.hash);
                 operating.entry().after = change.after.map(|state| state.hash);
             }
+            operating.entry().reason = written.drops_privileges.then(|| PRIVILEGES_DROPPED.to_owned());
             operating.record(Decision::Allowed)?;
             Ok(written)
         }

@@ -140,7 +140,7 @@ async fn finish<P: Place>(
         (Wanted::Whole(_), Some(Verdict::Created)) => format!("Created {shown} ({lines})."),
         (Wanted::Whole(_), _) => format!("Wrote {shown} ({lines})."),
     }];
-    parts.extend(decided.notes.iter().cloned());
+    parts.extend(decided.notes.iter().cloned().chain(written.notes));
     let mut seen: Option<&Arc<String>> = None;
     match &after {
         Ok(now) if *now == decided.text => seen = Some(now),

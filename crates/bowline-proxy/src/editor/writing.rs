@@ -85,7 +85,7 @@ async fn recorded(
     if let (Err(_), Some(undone)) = (&written, undone) {
         undone.await;
     }
-    written.map(|()| TextWritten { text: None, verdict, change: None })
+    written.map(|()| TextWritten { verdict, ..TextWritten::default() })
 }
 
 /// Returns what the editor has of a file; none if there is no such file.

@@ -18,13 +18,19 @@ use super::{KeptText, Session, Writer, now};
 use crate::disk;
 use crate::error::FilesError;
 use crate::roots::{Admitted, Denied};
-use crate::writers::WriterState;
+use crate::writers::{self, Purpose, WriterState};
 
 /// How often a write is decided anew because somebody changed the file meanwhile.
 const ATTEMPTS: usize = 8;
 
 /// The bits of a mode that let a program run as its owner, or its group.
 const SETUID_SETGID: u32 = 0o6000;
+
+/// What is said of a write to a file with these bits.
+pub const PRIVILEGES_DROPPED: &str = "the file had setuid or setgid, which the write removed";
+
+const UNGUARDED: &str = "the file system grants no leases here: a program that was writing the file at the same moment may not \
+    have been noticed, look at the file if you edited it elsewhere";
 
 /// What a write did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +51,22 @@ pub struct Written {
     pub is_unguarded: bool,
     /// Texts that others wrote to the file meanwhile and that could not be merged into it: only the journal has them.
     pub kept: Vec<KeptText>,
+}
+
+impl Written {
+    /// Returns what the writer should be told besides, each on a line.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.drops_privileges {
+            notes.push(PRIVILEGES_DROPPED.to_owned());
+        }
+        if self.is_unguarded {
+            notes.push(UNGUARDED.to_owned());
+        }
+        notes.extend(self.kept.iter().map(ToString::to_string));
+        notes
+    }
 }
 
 /// What a write would do, for whoever has to approve it.
@@ -108,6 +130,7 @@ impl Session {
         agreed: Option<Agreed<'_>>,
     ) -> Result<Written, FilesError> {
         let workspace = &self.workspace;
+        self.wait_for_writers(path);
         let mut writer = workspace.writer();
         writer.kept.clear();
         workspace.recover_interrupted(&mut writer, &self.roots)?;
@@ -120,6 +143,15 @@ impl Session {
             }
         }
         Err(FilesError::Unsteady(path.to_owned()))
+    }
+
+    /// Waits for a program that is writing a file while no lock is held. What fails here fails again, and is told, later.
+    fn wait_for_writers(&self, path: &str) {
+        if let Ok(admitted) = self.roots.admit(path, Access::Write)
+            && let Ok(Ok((file, _))) = self.roots.open_file(&admitted)
+        {
+            drop(writers::wait(&file, Purpose::Write));
+        }
     }
 
     fn attempt(
@@ -155,6 +187,7 @@ impl Session {
     /// # Errors
     /// Returns why it would not be done.
     pub fn preview(&self, path: &str, content: &str) -> Result<Preview, FilesError> {
+        self.wait_for_writers(path);
         let documents = self.workspace.documents();
         let decided = self.decide(path, content, &documents, None)?;
         let bytes = encode(&decided.decision.text, decided.format, path)?;
