@@ -117,6 +117,37 @@ fn other_kinds_claim_what_they_name() {
 }
 
 #[test]
+fn a_call_that_names_nothing_still_claims_something() {
+    check(
+        r#"
+{"toolCallId":"read","kind":"read","title":"Read"}
+{"toolCallId":"edit","kind":"edit","title":"Edit","rawInput":{"path":"","content":"b"}}
+{"toolCallId":"delete","kind":"delete","title":"Delete"}
+{"toolCallId":"move","kind":"move","title":"Move"}
+{"toolCallId":"fetch","kind":"fetch","title":"Fetch","rawInput":{"url":""}}
+{"toolCallId":"empty argv","kind":"execute","title":"Run","rawInput":{"command":[]}}
+{"toolCallId":"no arguments","kind":"execute","title":"Run","rawInput":{"command":"rm -r x","args":[]}}
+"#,
+        expect![[r#"
+            read
+              Described { kind: Read, title: "Read" }
+            edit
+              Described { kind: Write, title: "Edit" }
+            delete
+              Described { kind: Delete, title: "Delete" }
+            move
+              Described { kind: Write, title: "Move" }
+            fetch
+              Described { kind: Fetch, title: "Fetch" }
+            empty argv
+              Described { kind: Execute, title: "Run" }
+            no arguments
+              Run { invocation: Shell("rm -r x"), cwd: None }
+        "#]],
+    );
+}
+
+#[test]
 fn more_than_can_be_shown_is_asked_about() {
     let locations: Vec<String> = (0..2000).map(|n| format!(r#"{{"path":"/w/{n}"}}"#)).collect();
     let update = format!(

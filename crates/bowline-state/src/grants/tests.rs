@@ -94,8 +94,18 @@ fn asking_again_for_a_call_voids_what_was_approved_for_it() {
     assert_eq!(grants.take(&holder("s", 1), &run("make", "/w")), None);
     assert!(grants.take(&holder("other", 1), &run("make", "/w")).is_some());
     assert!(grants.take(&holder("s", 1), &run("test", "/w")).is_some());
+}
+
+#[test]
+fn the_end_of_a_session_voids_its_grants_and_no_others() {
+    let mut grants = Grants::default();
+    grants.give(&holder("s", 1), Some("t1"), [run("make", "/w")]);
+    grants.give(&Holder { session: "s".to_owned(), turn: None }, None, [run("make", "/w")]);
+    grants.give(&holder("other", 1), Some("t1"), [run("make", "/w")]);
     grants.end_session("s");
-    assert!(grants.is_empty());
+    assert_eq!(grants.len(), 1);
+    assert_eq!(grants.take(&holder("s", 1), &run("make", "/w")), None);
+    assert!(grants.take(&holder("other", 1), &run("make", "/w")).is_some());
 }
 
 #[test]

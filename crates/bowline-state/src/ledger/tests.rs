@@ -177,6 +177,13 @@ fn unsaved_text_is_never_written_over() {
                 Document::new(Some(text(three)), None),
                 "a\nb\nC\n",
             ),
+            with(
+                "clean document, disk changed since it was loaded",
+                whole("A\nb\nc\n"),
+                Some("A\nb\nc\n"),
+                Document::new(Some(text(three)), None),
+                "A\nb\nC\n",
+            ),
         ],
         expect![[r#"
             seen with its unsaved text: Replaced "A\nb\nC\n"
@@ -189,6 +196,7 @@ fn unsaved_text_is_never_written_over() {
             disk changed at the same place: ! the file on disk and the editor's unsaved text were both changed on the same lines: save or reload it
             disk changed to the same: Replaced "A2\nb\nc\n"
             clean document: Replaced "a\nb\nC\n"
+            clean document, disk changed since it was loaded: Replaced "A\nb\nC\n"
         "#]],
     );
 }

@@ -55,6 +55,8 @@ fn an_exchange_is_read_off_the_file_and_what_bears_the_temporary_name() {
         exchange '' new new ''
         exchange old new new ol
         exchange old - - ol
+        exchange old new old old
+        exchange old new old ol
         ",
         expect![[r#"
             exchange old new old - => Abandoned, Nothing
@@ -86,6 +88,8 @@ fn an_exchange_is_read_off_the_file_and_what_bears_the_temporary_name() {
             exchange '' new new '' => Done, RemoveTemp
             exchange old new new ol => Done, RemoveTemp
             exchange old - - ol => Done, RemoveTemp
+            exchange old new old old => Unknown, RemoveTemp
+            exchange old new old ol => Unknown, RemoveTemp
         "#]],
     );
 }

@@ -208,6 +208,42 @@ fn calls_of_the_proxy_are_given_up_once_and_their_answers_are_nobodys() {
 }
 
 #[test]
+fn a_call_of_the_proxy_is_known_by_its_side_and_number() {
+    let mut relay = Relay::default();
+    let ids = [(Side::Editor, 1), (Side::Editor, 2), (Side::Agent, 1), (Side::Agent, 3)]
+        .map(|(to, own)| (to, own, relay.own(to, own, None)));
+    for (to, own, given) in &ids {
+        assert_eq!(relay.own_id(*to, *own).as_ref(), Some(given));
+    }
+    assert_eq!(relay.own_id(Side::Editor, 3), None);
+    assert_eq!(relay.own_id(Side::Agent, 2), None);
+    relay.give_up_own(Side::Agent, None);
+    assert!(relay.has_own(Side::Editor) && !relay.has_own(Side::Agent));
+}
+
+#[test]
+fn of_two_requests_with_ids_like_the_proxys_each_keeps_its_own() {
+    let mut relay = Relay::default();
+    let [one, two] = [7, 8].map(|number| RequestId::Str(format!("{PREFIX}{number}")));
+    let given = [&one, &two].map(|id| match relay.see(Side::Agent, Seen::Request(id, "_x"), b"{}") {
+        Route::Renamed(given) => given,
+        route => panic!("{route:?}"),
+    });
+    let cancel = |relay: &mut Relay, id: &RequestId| {
+        let line = serde_json::json!({ "params": { "requestId": id } }).to_string();
+        relay.see(Side::Agent, Seen::Notification("$/cancel_request"), line.as_bytes())
+    };
+    for (id, given) in [&one, &two].into_iter().zip(&given) {
+        assert_eq!(cancel(&mut relay, id), Route::Cancel(given.clone()));
+    }
+    relay.answered(Side::Agent, &one);
+    assert_eq!(cancel(&mut relay, &one), Route::On);
+    assert_eq!(cancel(&mut relay, &two), Route::Cancel(given[1].clone()));
+    let answer = Seen::Answer(&given[1], false);
+    assert_eq!(relay.see(Side::Editor, answer, b"{}"), Route::Renamed(two));
+}
+
+#[test]
 fn so_many_requests_are_known_and_no_more() {
     let mut relay = Relay::default();
     let long = RequestId::Str("x".repeat(MAX_ID + 1));

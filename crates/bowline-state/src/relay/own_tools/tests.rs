@@ -278,6 +278,64 @@ fn a_request_of_fast_agent_is_ours_by_a_title_that_no_command_can_have() {
 }
 
 #[test]
+fn a_call_that_may_be_a_command_at_any_point_is_asked_about() {
+    let input = || json!({"path": "a.txt", "old_text": "a", "new_text": "b"});
+    let call = |id: &str, kind: Option<&str>| {
+        let mut call = json!({"toolCallId": id, "title": "bowline/edit_text_file", "rawInput": input()});
+        if let Some(kind) = kind {
+            call["kind"] = json!(kind);
+        }
+        call
+    };
+    let becomes = |id: &str, kind: &str| {
+        update(json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "kind": kind}))
+    };
+    let mut unannounced = call("5", Some("edit"));
+    unannounced["sessionUpdate"] = json!("tool_call_update");
+    let lines = [
+        vec![announce(call("1", Some("edit"))), ask(call("1", Some("edit")))],
+        // Announced as a command, asked as a command, asked as anything.
+        vec![announce(call("2", Some("execute"))), ask(call("2", Some("edit")))],
+        vec![announce(call("3", Some("edit"))), ask(call("3", Some("execute")))],
+        vec![ask(call("3", None))],
+        // It becomes a command.
+        vec![announce(call("4", Some("edit"))), becomes("4", "execute"), ask(call("4", Some("edit")))],
+        // An update announces nothing.
+        vec![update(unannounced), ask(call("5", Some("edit")))],
+    ];
+    check(
+        &lines.concat(),
+        expect![[r#"
+            edit_text_file yes, edit_text_file yes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+        "#]],
+    );
+}
+
+#[test]
+fn a_request_of_codex_without_its_mark_is_the_editors() {
+    let input = json!({"server": "bowline", "tool": "edit_text_file", "arguments": {"path": "a.txt"}});
+    let call = json!({"toolCallId": "edit", "kind": "execute", "status": "pending"});
+    check(
+        &[
+            codex("edit", input, true),
+            ask_with(call.clone(), json!({"is_mcp_tool_approval": true}), options()),
+            ask_with(call.clone(), json!({"is_mcp_tool_approval": false}), options()),
+            ask_with(call, json!({"another": true}), options()),
+        ],
+        expect![[r#"
+            edit_text_file yes, edit_text_file yes
+            passes, passes
+            passes, passes
+        "#]],
+    );
+}
+
+#[test]
 fn only_one_option_that_allows_it_once_is_taken() {
     let call = || claude("mcp__bowline__edit_text_file", "bowline", "dynamic");
     let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
