@@ -815,6 +815,8 @@ fn a_mode_comes_back_unless_somebody_changed_it_since() {
     // The bytes are the user's by now; the mode is still the change's.
     assert_eq!(taken(b"y\n", after), write(b"y\n", before));
     assert_eq!(taken(b"y\n", other), Planned::Unchanged);
+    // No text has to be merged, so it may be none.
+    assert_eq!(taken(b"\xff\0\xff", after), write(b"\xff\0\xff", before));
 }
 
 #[test]
@@ -829,6 +831,22 @@ fn what_agents_did_is_not_what_others_did_beside_them() {
     journal.take_back(Way::Undo, &agents).unwrap();
     assert_eq!(journal.files.keys().collect::<Vec<_>>(), ["f1"]);
     assert_eq!(to_redo(&journal.history, &agents).len(), 2);
+}
+
+#[test]
+fn what_was_found_changed_is_left_alone_where_only_what_was_written_is_meant() {
+    let mut journal = Journal::default();
+    for (at, source) in [Source::Written, Source::Observed, Source::Claimed].into_iter().enumerate() {
+        let path = format!("f{at}");
+        journal.change(&path, Some((b"x\n".to_vec(), PLAIN)), agent(1, "c1"), Vec::new(), at as i64);
+        journal.history[at].source = source;
+    }
+    let meant = |source| Selection { source, ..Selection::turn("s", 1) };
+    assert_eq!(to_undo(&journal.history, &meant(Some(Source::Written))), [ChangeId(1)]);
+    assert_eq!(to_undo(&journal.history, &meant(Some(Source::Observed))), [ChangeId(2)]);
+    assert_eq!(to_undo(&journal.history, &meant(None)), [ChangeId(3), ChangeId(2), ChangeId(1)]);
+    journal.take_back(Way::Undo, &meant(Some(Source::Written))).unwrap();
+    assert_eq!(journal.files.keys().collect::<Vec<_>>(), ["f1", "f2"]);
 }
 
 #[test]
