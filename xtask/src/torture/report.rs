@@ -95,7 +95,7 @@ impl Report {
     pub(super) fn tables(&self) -> String {
         let styles = table("style", self.styles.iter().map(|(style, row)| (style.name(), row)));
         let fronts = table("front", self.fronts.iter().map(|(front, row)| (front.name(), row)));
-        format!("{styles}\n{fronts}")
+        format!("{styles}\n{fronts}\nmerges are counted where an answer tells of them: engine and mcp\n")
     }
 }
 

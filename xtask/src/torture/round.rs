@@ -11,7 +11,6 @@ use super::scene::Scene;
 use super::style::{Front, Style};
 use anyhow::{Context as _, bail, ensure};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -46,14 +45,14 @@ pub(super) fn run(scene: &Scene, front: Front, saves: usize) -> anyhow::Result<R
     let mut kills = 0;
     let mut undos = BTreeMap::new();
     thread::scope(|scope| {
-        let driver = scope.spawn(|| drive_agent(scene, front));
-        let user = scope.spawn(|| undo_and_redo(scene, front));
+        // Where one part fails the others have nothing to go on for.
+        let driver = scope.spawn(|| drive_agent(scene, front).inspect_err(|_| scene.end_round()));
+        let user = scope.spawn(|| undo_and_redo(scene, front).inspect_err(|_| scene.end_round()));
         let saved = wait_for_agent(scene).and_then(|()| run_savers(scene, front, saves));
-        let stopped = File::create(scene.stop()).context("cannot end the round");
+        scene.end_round();
         kills = join(driver)?;
         undos = join(user)?;
-        saved?;
-        stopped.map(drop)
+        saved
     })?;
     // Recovery: any command opens the workspace.
     let output = scene.bowline(&["changes"])?;
@@ -87,7 +86,7 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::R
 /// Waits until the agent has begun.
 fn wait_for_agent(scene: &Scene) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    while scene.agent_progress() == 0 {
+    while scene.agent_progress() == 0 && !scene.is_stopped() {
         ensure!(Instant::now() < deadline, "the agent does not begin: {}", scene.last_notices());
         sleep(TICK);
     }
