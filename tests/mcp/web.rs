@@ -265,6 +265,33 @@ async fn a_session_that_nobody_uses_makes_room_for_another() {
 }
 
 #[tokio::test]
+async fn half_open_connections_do_not_keep_clients_out() {
+    let scene = Scene::new();
+    let server = scene.listen(&[]).await;
+    let header = session(&server).await;
+    // A client that listens keeps its connection.
+    let listens = post(&server, &header, "").replace("POST", "GET");
+    let (listening, answer) = raw(&server, &listens).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let address = server.url.trim_start_matches("http://").split('/').next().unwrap();
+    let mut half_open = Vec::new();
+    // So many that their places would not come free in time by themselves.
+    for number in 0..900 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // Some say nothing, some never end their request.
+        let begun: &[u8] = if number % 2 == 0 { b"" } else { b"POST /mcp HTTP/1.1\r\nX-Slow: " };
+        stream.write_all(begun).await.unwrap();
+        half_open.push(stream);
+    }
+    for _ in 0..3 {
+        let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" }).to_string();
+        let (_, answer) = raw(&server, &post(&server, &header, &ping)).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    assert!(!matches!(listening.try_read(&mut [0; 64]), Ok(0)), "the client that listens was cut off");
+}
+
+#[tokio::test]
 async fn an_event_has_data_for_clients_that_take_all_data_for_messages() {
     let scene = Scene::new();
     let server = scene.listen(&[]).await;

@@ -20,6 +20,7 @@ use bowline_workspace::terminals::Terminals;
 mod asking;
 mod batches;
 mod commands;
+mod connections;
 mod diagnosed;
 mod events;
 mod handler;

@@ -26,11 +26,11 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde::Serialize;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::connections::{Admission, Connections, RequestGuard};
 use super::events::{WithoutData, without_empty_data};
 use super::handler::{Handler, Live};
 use super::visits::{Opening, Stay, Visits};
@@ -39,7 +39,7 @@ use super::{Place, Server, batches, unreadable};
 /// Where the server is.
 const PATH: &str = "/mcp";
 
-/// So many connections are open at once; others wait to be accepted.
+/// So many connections are open at once. Another takes the place of an idle one, or waits if none is idle.
 const MAX_CONNECTIONS: usize = 128;
 
 /// So many sessions are open at once. For another the one ends that nobody has used for longest; it is refused if all are in
@@ -148,46 +148,50 @@ impl HttpServer {
 }
 
 async fn accept<P: Place>(front: Arc<Front<P>>, listener: TcpListener, stop: &CancellationToken) {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut connections = JoinSet::new();
+    let connections = Connections::new(MAX_CONNECTIONS);
+    let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
             accepted = async {
-                let place = room.clone().acquire_owned().await;
-                (place, listener.accept().await)
+                connections.room().await;
+                listener.accept().await
             } => accepted,
         };
         match accepted {
-            (Ok(place), Ok((stream, _))) => {
-                let front = front.clone();
-                connections.spawn(async move {
-                    converse(front, stream).await;
-                    drop(place);
-                });
+            Ok((stream, _)) => {
+                if let Some(admission) = connections.admit() {
+                    tasks.spawn(converse(front.clone(), stream, Arc::new(admission)));
+                }
             }
-            // No more descriptors, for one: others may be given back meanwhile.
-            (_, Err(_)) => sleep(Duration::from_millis(100)).await,
-            (Err(_), _) => break,
+            // No more descriptors, for one: an idle connection gives one back.
+            Err(_) => {
+                connections.close_one();
+                sleep(Duration::from_millis(100)).await;
+            }
         }
     }
     // With them the streams of all answers end.
-    connections.shutdown().await;
+    tasks.shutdown().await;
 }
 
-async fn converse<P: Place>(front: Arc<Front<P>>, stream: TcpStream) {
+async fn converse<P: Place>(front: Arc<Front<P>>, stream: TcpStream, admission: Arc<Admission>) {
+    let its = admission.clone();
     let answer = service_fn(move |request| {
-        let front = front.clone();
-        async move { Ok::<_, Infallible>(front.answer(request).await) }
+        let (front, admission) = (front.clone(), its.clone());
+        async move { Ok::<_, Infallible>(front.answer(request, &admission).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), answer);
-    // A connection that breaks off concerns its client alone.
-    connection.await.ok();
+    tokio::select! {
+        () = admission.closed() => {}
+        // A connection that breaks off concerns its client alone.
+        _ = connection => {}
+    }
 }
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -223,10 +227,11 @@ impl Lifeline {
 }
 
 impl<P: Place> Front<P> {
-    async fn answer(&self, mut request: Request<Incoming>) -> Answer {
+    async fn answer(&self, mut request: Request<Incoming>, admission: &Arc<Admission>) -> Answer {
         if let Some(refusal) = refusal(request.headers(), request.uri().path(), &self.hosts, &self.token) {
             return refusal.answer();
         }
+        let under_way = admission.begin_request();
         if request.headers().contains_key("last-event-id") {
             self.resumed.fetch_add(1, Ordering::Relaxed);
         }
@@ -235,7 +240,7 @@ impl<P: Place> Front<P> {
         request.extensions_mut().insert(Lifeline { gone, resumed: self.resumed.clone() });
         let stay = session_of(request.headers()).map(|id| self.visits.enter(&id));
         match timeout(REQUEST_TIME, self.handle(request)).await {
-            Ok(response) => response.map(|body| held(body, (guard, stay))),
+            Ok(response) => response.map(|body| held(body, (guard, stay, under_way))),
             Err(_) => Refusal::TooSlow.answer(),
         }
     }
@@ -331,7 +336,10 @@ fn bad_request(answer: &impl Serialize) -> Answer {
 }
 
 /// Returns a body that lets go of what is held for it when it is dropped.
-fn held(body: BoxBody<Bytes, Infallible>, holds: (DropGuard, Option<Stay>)) -> BoxBody<Bytes, Infallible> {
+fn held(
+    body: BoxBody<Bytes, Infallible>,
+    holds: (DropGuard, Option<Stay>, RequestGuard),
+) -> BoxBody<Bytes, Infallible> {
     body.map_frame(move |frame| {
         let _held = &holds;
         frame
