@@ -400,6 +400,35 @@ async fn rules_answer_what_they_decide_and_the_editor_the_rest() {
 }
 
 #[tokio::test]
+async fn a_method_that_only_resembles_a_judged_one_is_refused() {
+    let mut stage = stage(Options { rules: true, ..Options::default() }, FULL).await;
+    let mut told = String::new();
+    for method in [
+        r#""FS/Write_Text_File""#,
+        r#""fs/write_text_file ""#,
+        r#""fs/write_text_file\u0000""#,
+        r#""fs/write\u200b_text_file""#,
+        r#""fs\/write_text_file.""#,
+        r#""terminal/create\ud800""#,
+        r#"["fs/write_text_file"]"#,
+    ] {
+        let params = r#"{"sessionId":"s","path":"/w/.env","content":""}"#;
+        stage.agent.say(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":{method},"params":{params}}}"#)).await;
+        told += &format!("{method} {}\n", stage.agent.hear().await);
+    }
+    stage.passes(r#"{"jsonrpc":"2.0","id":14,"method":"_zed.dev/Write_Text_File"}"#).await;
+    expect![[r#"
+        "FS/Write_Text_File" {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "fs/write_text_file " {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "fs/write_text_file\u0000" {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "fs/write\u200b_text_file" {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "fs\/write_text_file." {"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        "terminal/create\ud800" {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        ["fs/write_text_file"] {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+    "#]].assert_eq(&told);
+}
+
+#[tokio::test]
 async fn what_rules_cannot_be_applied_to_is_refused() {
     let rules = Options { rules: true, ..Options::default() };
     let long = format!(

@@ -25,11 +25,19 @@ impl Core {
             return true;
         }
         match peek(line) {
-            // What has no object in it is nothing to anybody, and an answer to nothing asks for nothing.
-            Peek::Other => memchr::memchr(b'{', line).is_some() && !is_plain(line),
-            Peek::Request { id, .. } => peek::id(id).is_none() || !is_plain(line),
+            // What has no object in it is nothing to anybody, and an answer to nothing asks for nothing. A method that is no
+            // text is a name to some readers.
+            Peek::Other => {
+                let has_method = || memchr::memmem::find(line, b"\"method\"").is_some();
+                memchr::memchr(b'{', line).is_some() && (!is_plain(line) || has_method())
+            }
+            Peek::Request { id, method } => {
+                peek::id(id).is_none() || Method::is_lookalike(&method) || !is_plain(line)
+            }
             Peek::Notification { method } => {
-                Method::of(&method).is_some_and(Method::is_judged) || !is_plain(line)
+                Method::of(&method).is_some_and(Method::is_judged)
+                    || Method::is_lookalike(&method)
+                    || !is_plain(line)
             }
             Peek::Answer { id, .. } => peek::id(id).is_none() || !is_plain(line),
         }

@@ -49,8 +49,29 @@ impl Method {
     /// Returns the method by its name on the wire; none if it does not matter.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
+        let found = Self::named().into_iter().find(|(known, _)| *known == name).map(|(_, method)| method);
+        found
+            .or_else(|| name.starts_with("terminal/").then_some(Self::Terminal))
+            .or_else(|| name.starts_with("mcp/").then_some(Self::Mcp))
+    }
+
+    /// Says whether a lenient reader might take a name for another one: a name that has anything in it but plain ASCII, or
+    /// that differs from the name of a method here by nothing but case and punctuation.
+    ///
+    /// No protocol has such names. Whoever judges messages by their names must not let them pass for something else.
+    #[must_use]
+    pub fn is_lookalike(name: &str) -> bool {
+        // Blanks, control and invisible characters, letters of other scripts, and what decodes to something else.
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\' | b'&');
+        let letters = |byte: u8| byte.is_ascii_alphanumeric().then(|| byte.to_ascii_lowercase());
+        let is_like = |known: &str| known.bytes().filter_map(letters).eq(name.bytes().filter_map(letters));
+        let names = Self::named().map(|(known, _)| known);
+        !names.contains(&name) && (!name.bytes().all(is_plain) || names.into_iter().any(is_like))
+    }
+
+    fn named() -> [(&'static str, Self); 16] {
         let (agent, client) = (AGENT_METHOD_NAMES, CLIENT_METHOD_NAMES);
-        let all = [
+        [
             (client.session_update, Self::Update),
             (agent.initialize, Self::Initialize),
             (agent.session_new, Self::New),
@@ -67,12 +88,9 @@ impl Method {
             (client.fs_write_text_file, Self::Write),
             (client.terminal_create, Self::CreateTerminal),
             (crate::diagnostics::METHOD, Self::Diagnostics),
-        ];
-        let found = all.iter().find(|(known, _)| *known == name).map(|(_, method)| *method);
-        found
-            .or_else(|| name.starts_with("terminal/").then_some(Self::Terminal))
-            .or_else(|| name.starts_with("mcp/").then_some(Self::Mcp))
+        ]
     }
+
     /// Says whether it is for rules to judge: the agent wants something of the editor's machine by it.
     #[must_use]
     pub fn is_judged(self) -> bool {
