@@ -17,5 +17,6 @@ mod run;
 mod screen;
 mod sessions;
 mod setup;
+mod signals;
 mod trace;
 mod usage;

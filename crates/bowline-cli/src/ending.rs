@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::records::showing::safe_lines;
+use crate::records::showing::{safe_lines, say};
 
 /// Why a command did not do what it was told.
 #[derive(Debug)]
@@ -35,9 +35,8 @@ impl Ending {
     }
 
     /// Says on stderr why, and returns how to end.
-    #[expect(clippy::print_stderr, reason = "errors of the program are for the person who runs it")]
     pub(crate) fn exit(&self) -> ExitCode {
-        eprintln!("bowline: {}", self.told());
+        say(&format!("bowline: {}\n", self.told()));
         ExitCode::from(self.code())
     }
 

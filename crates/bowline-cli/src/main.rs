@@ -19,6 +19,7 @@ mod records;
 mod run;
 mod sessions;
 mod setup;
+mod signals;
 mod trace;
 
 use std::process::ExitCode;
@@ -97,17 +98,21 @@ enum Command {
 pub(crate) const SUPERVISOR: &str = "__supervisor";
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return help::tell(&error),
-    };
-    if let Command::Supervisor = arguments.command {
+    let arguments = Arguments::try_parse();
+    if let Ok(Arguments { command: Command::Supervisor }) = arguments {
         // Before there is a thread or a runtime.
         return bowline_workspace::terminals::supervisor::main(std::env::args_os());
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Ending::from(anyhow::Error::from(error)).exit(),
+    };
+    if let Err(error) = signals::survive_file_size_limit(&runtime) {
+        return Ending::from(error).exit();
+    }
+    let arguments = match arguments {
+        Ok(arguments) => arguments,
+        Err(error) => return help::tell(&error),
     };
     let done = |()| ExitCode::SUCCESS;
     let result: Result<ExitCode, Ending> = match arguments.command {

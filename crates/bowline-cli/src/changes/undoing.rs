@@ -16,7 +16,7 @@ use super::selecting::{Meant, Purpose};
 use super::{Taking, failed, history, nothing_yet, patching};
 use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
-use crate::records::showing::{Look, count, note, print, safe};
+use crate::records::showing::{Look, count, note, print, safe, say};
 use crate::records::times::now;
 
 /// So many directories beside the workspace's own are opened, to take back what was changed there.
@@ -75,15 +75,14 @@ impl Way {
 const MANY: usize = 200;
 
 /// Tells a person at a terminal how many of many files are done, on one line that goes when all are.
-#[expect(clippy::print_stderr, reason = "how far it is goes to whoever looks at the terminal")]
 fn progress(way: Way, done: usize, of: usize) {
     if of < MANY || !std::io::stderr().is_terminal() {
         return;
     }
     if done >= of {
-        eprint!("\r\x1b[K");
+        say("\r\x1b[K");
     } else if done.is_multiple_of(50) {
-        eprint!("\r{} {done} of {of} files", way.done());
+        say(&format!("\r{} {done} of {of} files", way.done()));
     }
 }
 

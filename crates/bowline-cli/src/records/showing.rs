@@ -77,9 +77,13 @@ pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
 }
 
 /// Says something beside the results, on stderr.
-#[expect(clippy::print_stderr, reason = "it is for the person who runs the command")]
 pub(crate) fn note(text: &str) {
-    eprintln!("bowline: {}", safe_lines(text).trim_end());
+    say(&format!("bowline: {}\n", safe_lines(text).trim_end()));
+}
+
+/// Writes to stderr as it is. That nobody reads it, or that it cannot be written, stops nothing.
+pub(crate) fn say(text: &str) {
+    io::stderr().write_all(text.as_bytes()).ok();
 }
 
 /// Says that a program is waited for, to a person who has started in a terminal what programs start.
