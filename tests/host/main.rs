@@ -8,6 +8,7 @@
 
 mod approving;
 mod attacks;
+mod cancel;
 mod commands;
 mod eliciting;
 mod files;

@@ -179,7 +179,14 @@ async fn a_loaded_session_replays_what_the_client_was_told() {
     }
     drop(held);
     let (_held, stored) = store(&directory).claim(&at("one")).await.unwrap();
-    assert_eq!(transcript::replay(stored.updates), transcript::replay(told));
+    let replayed = transcript::replay(stored.updates);
+    let lines: Vec<String> = replayed.iter().map(|update| serde_json::to_string(update).unwrap()).collect();
+    expect![[r#"
+        {"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"go"}}
+        {"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"hm"},"messageId":"m"}
+        {"sessionUpdate":"tool_call","toolCallId":"t1","title":"Edit","kind":"edit","status":"completed","content":[{"type":"diff","path":"/a","newText":"y"}],"rawInput":{"a":[1,null,"x"]}}
+        {"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"eA==","mimeType":"image/png"},"messageId":"m"}
+        {"sessionUpdate":"plan","entries":[{"content":"x","priority":"high","status":"completed"}]}"#]].assert_eq(&lines.join("\n"));
 }
 
 /// A model may send what is nested so deeply that it could not be read back.

@@ -20,6 +20,7 @@ use crate::between::Chain;
 
 mod flooding;
 mod giving_up;
+mod holding;
 
 /// One end as a test has it.
 pub(crate) struct Far {

@@ -12,7 +12,7 @@ use bowline_wire::schema::v1::{
     RequestPermissionResponse, SessionNotification,
 };
 use bowline_wire::{AgentHandle, CallError, Client, ClientContext, Limits, connect_agent, connect_client};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::probe::{Probe, Wire};
@@ -145,6 +145,35 @@ async fn a_reader_that_stops_stops_the_sender() {
     }
     // What was queued is bounded by the limits: the pipe, the high water mark and the queue.
     assert!(before < 5000, "{before} updates were queued");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_does_not_keep_up_stops_the_sender() {
+    let editor = Arc::new(Editor::new(false));
+    let (ours, mut theirs) = tokio::io::duplex(4096);
+    let (reader, writer) = tokio::io::split(ours);
+    let (_agent, serving) = connect_client(Arc::clone(&editor), reader, writer, Limits::DEFAULT);
+    tokio::spawn(serving);
+    let line = format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":\"s\",\"update\":{{\
+         \"sessionUpdate\":\"agent_message_chunk\",\"content\":{{\"type\":\"text\",\"text\":\"{:01000}\"}}}}}}}}\n",
+        0
+    );
+    let mut sent = 0;
+    let flood = async {
+        while sent < 64 << 20 {
+            theirs.write_all(line.as_bytes()).await.expect("it is read");
+            sent += line.len();
+        }
+    };
+    // Time stands still until nothing else can move.
+    assert!(tokio::time::timeout(Duration::from_secs(1), flood).await.is_err());
+    // 8 MiB wait for the handler, and one read may bring more than that.
+    assert!(sent < 10 << 20, "{sent} bytes were taken");
+    // Once they are handled, it goes on.
+    editor.gate.add_permits(Semaphore::MAX_PERMITS);
+    let more = theirs.write_all(line.as_bytes());
+    tokio::time::timeout(Duration::from_secs(1), more).await.expect("it is read again").expect("it is read");
 }
 
 #[tokio::test]

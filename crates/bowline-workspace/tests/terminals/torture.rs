@@ -5,6 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use bowline_workspace::terminals::{Asked, MAX_RELEASED};
+use expect_test::expect;
 
 use super::lab::{LONG, Lab, code, shell};
 
@@ -151,8 +152,12 @@ async fn a_flood_without_end_does_not_drown_others() {
 #[tokio::test]
 async fn noise_is_shown_as_text() {
     let lab = Lab::new();
-    let asked = Asked { output_limit: Some(1000), ..shell("head -c 3000000 /dev/urandom") };
-    let shown = lab.run_asked(asked).await;
-    assert!(shown.text.len() <= 1000);
-    assert!(!shown.text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c)));
+    let every_byte: String = (0..=255).map(|byte| format!("\\{byte:03o}")).collect();
+    let shown = lab.run(&format!("printf '{every_byte}{every_byte}'; echo; echo the end")).await;
+    expect![[r#"\t\n\r123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~�������������������������������������������������������������������������������������������������������������������������������\t\n\r123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~�������������������������������������������������������������������������������������������������������������������������������\nthe end\n"#]].assert_eq(&shown.text.escape_debug().to_string());
+    // However much there is of it.
+    let line = "head -c 3000000 /dev/urandom; printf '\\030the end\\n'";
+    let shown = lab.run_asked(Asked { output_limit: Some(1000), ..shell(line) }).await;
+    assert!(shown.text.len() <= 1000 && shown.text.ends_with("the end\n"), "{:?}", shown.text);
+    assert!(!shown.text.chars().any(|c| c.is_control() && !"\n\r\t".contains(c)), "{:?}", shown.text);
 }

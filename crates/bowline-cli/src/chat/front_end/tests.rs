@@ -41,21 +41,28 @@ async fn a_flood_of_updates_leaves_the_newest_state() {
 #[test]
 fn remarks_and_output_have_their_caps() {
     let inbox = Inbox::default();
+    // The oldest of all, and no remark.
+    inbox.push(Event::TurnEnded(Err("over".to_owned())));
     for number in 0..5000 {
         inbox.tell(&format!("remark {number}"));
     }
-    inbox.push(Event::TurnEnded(Err("over".to_owned())));
-    for _ in 0..100 {
-        inbox.output(&"t".into(), &[b'x'; 100_000]);
+    for number in 0..100_u8 {
+        inbox.output(&"t".into(), &[number; 100_000]);
     }
     let events = inbox.take();
-    assert!(events.len() <= MAX_WAITING + 1, "{}", events.len());
-    assert!(events.iter().any(|event| matches!(event, Event::TurnEnded(_))), "what matters is there");
-    let output = events.iter().find_map(|event| match event {
-        Event::TerminalOutput(_, bytes) => Some(bytes.len()),
-        _ => None,
-    });
-    assert_eq!(output, Some(MAX_OUTPUT));
+    let (mut remarks, mut others, mut output) = (Vec::new(), Vec::new(), Vec::new());
+    for event in events {
+        match event {
+            Event::Remark(_, text) => remarks.push(text),
+            Event::TerminalOutput(_, bytes) => output.push(bytes),
+            other => others.push(other),
+        }
+    }
+    assert!(matches!(&others[..], [Event::TurnEnded(_)]), "what matters is there: {others:?}");
+    let newest: Vec<String> = (5001 - MAX_WAITING..5000).map(|number| format!("remark {number}")).collect();
+    assert_eq!(remarks, newest);
+    let newest: Vec<u8> = (97..100).flat_map(|number| [number; 100_000]).collect();
+    assert_eq!(output, [&newest[newest.len() - MAX_OUTPUT..]]);
 }
 
 #[test]
