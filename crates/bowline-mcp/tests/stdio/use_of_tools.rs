@@ -33,8 +33,8 @@ async fn tools_of_all_servers_are_listed_under_names_of_their_own() {
         mcp__my_files__no_schema = no.schema of "my files": "no.schema (a tool of an MCP server)" {"type":"object","properties":{}}
         mcp__my_files-2__echo = echo of "my files": "Does echo." {"type":"object","properties":{}}
         mcp__my_files-2__no_schema = no.schema of "my files": "no.schema (a tool of an MCP server)" {"type":"object","properties":{}}
-        my files: Ready 16 tools, 1 left out, Some("peer 1.2.3 (MCP 2025-11-25)")
-        my files: Ready 16 tools, 1 left out, Some("peer 1.2.3 (MCP 2025-11-25)")"#]]
+        my files: Ready 18 tools, 1 left out, Some("peer 1.2.3 (MCP 2025-11-25)")
+        my files: Ready 18 tools, 1 left out, Some("peer 1.2.3 (MCP 2025-11-25)")"#]]
     .assert_eq(&shown.join("\n"));
     servers.shutdown().await;
 }

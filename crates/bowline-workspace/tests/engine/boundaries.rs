@@ -724,7 +724,7 @@ one
 }
 
 #[test]
-fn a_root_that_is_moved_goes_on() {
+fn a_root_that_is_moved_or_replaced_is_noticed_and_nothing_is_written() {
     check_both(
         r#"
 //- /a.txt
@@ -743,12 +743,12 @@ one
 "#,
         expect![[r#"
             | one
-            | one
-            replaced
-            = two\n
-            | two
-            replaced
-            = three\n
+            ! -32603 "the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now"
+            ! -32603 "the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now"
+            = one\n
+            ! -32603 "the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now"
+            ! -32603 "the project directory $ROOT was moved, deleted, replaced or unmounted: restart Bowline where it is now"
+            = one\n
             = another\n
         "#]],
     );
