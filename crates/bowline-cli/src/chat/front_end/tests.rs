@@ -47,7 +47,7 @@ fn remarks_and_output_have_their_caps() {
         inbox.tell(&format!("remark {number}"));
     }
     for number in 0..100_u8 {
-        inbox.output(&"t".into(), &[number; 100_000]);
+        inbox.output(&"t".into(), &vec![number; 100_000]);
     }
     let events = inbox.take();
     let (mut remarks, mut others, mut output) = (Vec::new(), Vec::new(), Vec::new());
@@ -61,7 +61,7 @@ fn remarks_and_output_have_their_caps() {
     assert!(matches!(&others[..], [Event::TurnEnded(_)]), "what matters is there: {others:?}");
     let newest: Vec<String> = (5001 - MAX_WAITING..5000).map(|number| format!("remark {number}")).collect();
     assert_eq!(remarks, newest);
-    let newest: Vec<u8> = (97..100).flat_map(|number| [number; 100_000]).collect();
+    let newest: Vec<u8> = (97..100).flat_map(|number| vec![number; 100_000]).collect();
     assert_eq!(output, [&newest[newest.len() - MAX_OUTPUT..]]);
 }
 
