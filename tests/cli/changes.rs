@@ -799,6 +799,63 @@ fn an_undo_that_leaves_something_says_what_and_fails() {
 }
 
 #[test]
+fn a_text_that_only_the_journal_has_is_told_of_listed_printed_and_restored() {
+    let scene = Scene::new();
+    // A write was cut short, and what bears its temporary name is neither what was there nor what was written.
+    let temp = format!(".bowline-{:032x}.tmp", 7);
+    scene.put("a.txt", "by the agent\n");
+    scene.put(&temp, "by me\n");
+    let (mut journal, _) = Journal::open(&scene.journal(), Retention::default(), Moment(1)).unwrap();
+    let side =
+        |content: &'static str| Some(Side { content: SideContent::Bytes(content.as_bytes()), mode: 0o644 });
+    let origin = Origin { session: Some("s1".to_owned()), turn: Some(1), ..Origin::default() };
+    let draft = Draft {
+        origin: &origin,
+        source: Source::Written,
+        path: &scene.path("a.txt"),
+        before: side("before\n"),
+        after: side("after\n"),
+        reverses: &[],
+        manner: Manner::Rename { temp },
+    };
+    journal.begin(&[draft], Moment(1)).unwrap();
+    drop(journal);
+    let told = scene.play(&[
+        &["changes"],
+        &["restore"],
+        &["restore", "1", "--print"],
+        &["restore", "2", "--print"],
+        &["restore", "2"],
+        &["restore", "2"],
+        &["restore"],
+        &["restore", "--print"],
+    ]);
+    expect![[r#""#]].assert_eq(&told);
+    assert_eq!(scene.get("a.txt"), "by me\n");
+}
+
+#[test]
+fn a_pruned_change_is_listed_and_its_undo_says_so() {
+    let scene = Scene::new();
+    scene.put("a.txt", "the original\n");
+    scene.agent("write a.txt: first\\n\nwrite b.txt: one\\n");
+    scene.next_turn("write b.txt: two\\n");
+    // Long ago, and more was done since.
+    let retention = Retention { max_age_ms: 0, ..Retention::default() };
+    drop(Journal::open(&scene.journal(), retention, Moment(i64::MAX)).unwrap());
+    let told = scene.play(&[
+        &["changes"],
+        &["diff", "--stat"],
+        &["undo", "--turn", "1"],
+        &["undo", "--turn", "1", "--keep-going"],
+        &["undo"],
+        &["undo"],
+    ]);
+    expect![[r#""#]].assert_eq(&told);
+    assert_eq!((scene.get("a.txt"), scene.get("b.txt")), ("first\n".to_owned(), "one\n".to_owned()));
+}
+
+#[test]
 fn a_name_in_an_error_steers_no_terminal() {
     let scene = Scene::new();
     scene.agent("run printf x > 'e\u{1b}[31mRED\u{7}.txt'");

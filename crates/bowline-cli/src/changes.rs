@@ -88,10 +88,11 @@ Your own later edits stay: a file that was edited since is merged. Where you cha
 and then nothing at all is taken back, unless --keep-going says to do the other files. What an editor has open and not saved
 is not seen: the undo is made on disk, and the editor shows it as a change of the file.
 
-What a command did is found by looking at the disk after it. What you, or another program or agent, saved while it ran is found
-with it and taken back with it; and so is what was saved during a turn of an agent that writes to the disk by itself. Such
-files are marked `observed` in `bowline changes`, --dry-run names them, and --written-only leaves them alone. What cannot be
-taken back is named, and stays: files that were too large, or too many, to be kept before a command.
+What a command did is found by looking at the disk after it. What you, or another program, saved while it ran is found with it
+and taken back with it: --dry-run names such files, and --written-only leaves them alone. Files that were found changed during a
+turn and that no command or tool call explains may be your own work, or that of an agent that writes to the disk by itself:
+they are named and stay, unless you add --found. All of these are marked `observed` in `bowline changes`. What cannot be taken
+back is named, and stays: files that were too large, or too many, to be kept before a command, and `pruned` changes.
 Links and empty directories are not followed, nor is what a command did if Bowline was killed before it ended.
 
 Exit status: 0 if all was taken back, 1 if nothing or not all of it could be, 4 if there is no such session.
@@ -101,6 +102,7 @@ Examples:
   bowline undo                    the last turn
   bowline undo --turn 3           the third turn of the session that worked here last
   bowline undo --file src/main.rs what agents did to one file
+  bowline undo --found            the last turn, with what was found changed on disk and nothing explains
   bowline undo --written-only     the last turn, but for what was only found on disk
   bowline undo --change 12 --hunk 2
   bowline redo                    what was undone last";
@@ -111,6 +113,9 @@ Examples:
 pub(crate) struct UndoArguments {
     #[command(flatten)]
     taking: Taking,
+    /// Takes back also files that were merely found changed, and that may be your own work
+    #[arg(long, conflicts_with = "written_only")]
+    found: bool,
 }
 
 const REDO_EXAMPLES: &str = "\
@@ -219,12 +224,12 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), Ending> {
 
 /// Takes changes back.
 pub(crate) fn undo(arguments: &UndoArguments) -> Result<(), Ending> {
-    undoing::take_back(&arguments.taking, undoing::Way::Undo)
+    undoing::take_back(&arguments.taking, undoing::Way::Undo, arguments.found)
 }
 
 /// Does changes again.
 pub(crate) fn redo(arguments: &RedoArguments) -> Result<(), Ending> {
-    undoing::take_back(&arguments.taking, undoing::Way::Redo)
+    undoing::take_back(&arguments.taking, undoing::Way::Redo, true)
 }
 
 /// Names the changes that are meant and that no patch can show.

@@ -173,6 +173,13 @@ impl Change {
         self.source == Source::Written && [self.before, self.after].into_iter().flatten().any(is_forgotten)
     }
 
+    /// Says whether it was merely found on disk, and neither a command nor a tool call of the agent explains it: the user may
+    /// have made it.
+    #[must_use]
+    pub fn is_unexplained(&self) -> bool {
+        self.source == Source::Observed && self.origin.command.is_none() && self.origin.call.is_none()
+    }
+
     /// Says whether it stands for a text that could not be brought into its file: its `before` is that text, its `after`
     /// what the file held then.
     #[must_use]

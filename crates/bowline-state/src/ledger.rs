@@ -6,12 +6,13 @@
 
 use std::borrow::Cow;
 use std::iter;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
 use crate::changes::ContentHash;
+use crate::diff;
 use crate::documents::Document;
 use crate::merge::{Conflict, merge};
 use crate::text::fit;
@@ -56,10 +57,12 @@ enum Whole {
     Absent,
 }
 
-#[derive(Debug)]
-struct Windows {
+/// The stretches of a text that were read in windows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Windows {
     version: Version,
     size: u64,
+    // Invariant: sorted and apart, at most `MAX_STRETCHES`.
     stretches: Vec<Range<u64>>,
 }
 
@@ -76,6 +79,28 @@ impl Windows {
     fn cover_all(&self) -> bool {
         matches!(self.stretches.as_slice(), [all] if (all.start, all.end) == (0, self.size))
     }
+
+    /// Returns the first lines, counted from 1, that a write would change or remove although they were not read.
+    fn unread_loss(&self, version: Version, live: &str, content: &str) -> Option<RangeInclusive<usize>> {
+        // Of another text, or of one that is counted in other bytes, nothing was read.
+        let is_this = self.version == version && self.size == live.len() as u64;
+        let stretches = if is_this { self.stretches.as_slice() } else { &[] };
+        let ends = || {
+            live.split_inclusive('\n').scan(0, |end, line| Some(std::mem::replace(end, *end + line.len())))
+        };
+        let starts: Vec<usize> = ends().chain([live.len()]).collect();
+        let is_read = |line: &usize| {
+            let (start, end) = (starts[*line] as u64, starts[line + 1] as u64);
+            stretches.iter().any(|stretch| stretch.start <= start && end <= stretch.end)
+        };
+        let lost = diff::hunks(live, content).into_iter().map(|hunk| hunk.old);
+        lost.filter_map(|mut lines| {
+            let first = lines.clone().find(|line| !is_read(line))?;
+            let last = lines.rfind(|line| !is_read(line))?;
+            Some(first + 1..=last + 1)
+        })
+        .next()
+    }
 }
 
 /// How much of a file a session knows.
@@ -90,7 +115,7 @@ pub enum Knowledge {
     /// That there was no file.
     Absent,
     /// Some lines.
-    Part,
+    Part(Windows),
     /// Nothing.
     Nothing,
 }
@@ -138,7 +163,8 @@ impl Ledger {
             (_, Some(Whole::Hashed(hash))) => Knowledge::Hashed(*hash),
             (_, Some(Whole::Absent)) => Knowledge::Absent,
             (Some(windows), None) if windows.cover_all() => Knowledge::Windows(windows.version),
-            (_, None) => Knowledge::Part,
+            (Some(windows), None) => Knowledge::Part(windows.clone()),
+            (None, None) => Knowledge::Nothing,
         }
     }
 
@@ -191,7 +217,8 @@ fn add_stretch(stretches: &mut Vec<Range<u64>>, new: Range<u64>) {
     }
 }
 
-/// What becomes of a write to a file that the session did not see, or not all of.
+/// What becomes of a write to a file that the session did not see. Of a file that it saw in part, it may change no line that
+/// it did not see, in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unseen {
     /// It is done, and the answer says so.
@@ -227,7 +254,7 @@ pub enum Verdict {
     Replaced,
     /// Somebody changed the text since the session looked: both changes are in it now.
     Merged,
-    /// The session had seen only some lines of what was replaced.
+    /// The session had seen only some lines of the file: those that were replaced.
     ReplacedPartlySeen,
     /// The session had not seen what was replaced.
     ReplacedUnseen,
@@ -258,6 +285,12 @@ pub enum Rejected {
     /// Somebody deleted the file that the session read.
     #[error("the file was deleted since this session read it: read it again, then write it")]
     Deleted,
+    /// The session saw some lines, and would change others.
+    #[error(
+        "this session has read only a part of the text and would change or remove lines {} to {}, which it has not read: \
+         read the rest of the text first, or change only lines that it has read", .0.start(), .0.end()
+    )]
+    PartlySeen(RangeInclusive<usize>),
     /// The session never saw it.
     #[error("this session has not read all of the text that it would replace: read it first")]
     NotSeen,
@@ -283,6 +316,12 @@ pub fn decide(situation: &Situation<'_>) -> Result<Decision, Rejected> {
         };
     };
     let replace = |verdict| same_for_all(fit(content, live), verdict);
+    // A partial read is no licence to overwrite the rest.
+    if let (Knowledge::Part(windows), Unseen::Overwrite) = (&situation.knowledge, situation.unseen)
+        && let Some(lines) = windows.unread_loss(situation.version, live, &fit(content, live))
+    {
+        return Err(Rejected::PartlySeen(lines));
+    }
     let decision = match &situation.knowledge {
         Knowledge::Whole(base) => merged(base, live, content)?,
         Knowledge::Hashed(hash) if *hash == ContentHash::of(live.as_bytes()) => replace(Verdict::Replaced),
@@ -290,16 +329,17 @@ pub fn decide(situation: &Situation<'_>) -> Result<Decision, Rejected> {
         // Somebody created the file since: to the session, all of its text is new.
         Knowledge::Absent => merged("", live, content)?,
         Knowledge::Windows(version) if *version == situation.version => replace(Verdict::Replaced),
-        Knowledge::Windows(_) | Knowledge::Part | Knowledge::Nothing
+        Knowledge::Windows(_) | Knowledge::Part(_) | Knowledge::Nothing
             if situation.unseen == Unseen::Refuse =>
         {
             return Err(Rejected::NotSeen);
         }
-        Knowledge::Windows(_) | Knowledge::Part | Knowledge::Nothing if dirty.is_some() => {
+        Knowledge::Windows(_) | Knowledge::Part(_) | Knowledge::Nothing if dirty.is_some() => {
             // Nobody but the user has seen the unsaved text; the disk's text is what a session may have known.
             merged(situation.disk.unwrap_or_default(), live, content)?
         }
-        Knowledge::Windows(_) | Knowledge::Part => replace(Verdict::ReplacedPartlySeen),
+        Knowledge::Windows(_) => return Err(Rejected::Stale),
+        Knowledge::Part(_) => replace(Verdict::ReplacedPartlySeen),
         Knowledge::Nothing => replace(Verdict::ReplacedUnseen),
     };
     match dirty {
@@ -324,7 +364,7 @@ pub fn decide_deletion(situation: &Situation<'_>) -> Result<(), Rejected> {
         Knowledge::Hashed(hash) => live.is_some_and(|live| *hash == ContentHash::of(live.as_bytes())),
         Knowledge::Windows(version) => *version == situation.version,
         Knowledge::Absent => false,
-        Knowledge::Part | Knowledge::Nothing => {
+        Knowledge::Part(_) | Knowledge::Nothing => {
             return match situation.unseen {
                 Unseen::Overwrite => Ok(()),
                 Unseen::Refuse => Err(Rejected::NotSeen),

@@ -130,8 +130,8 @@ pub struct Unencodable {
 ///
 /// A byte order mark is believed. Without one, bytes with a NUL are binary unless they are plausible UTF-16: of even
 /// length and well formed, with NULs only where Latin characters have their high byte, with no control characters but
-/// the white ones, at least an eighth of it Latin, and more of it Latin than looks like two characters of ASCII. Other
-/// bytes are UTF-8 if they can be, else in the legacy encoding that they look most like, if their text in it encodes
+/// the white ones, at least an eighth of it Latin, and more of it Latin than looks like two characters of ASCII, of which
+/// one may be a line end if all bytes are ASCII. Other bytes are UTF-8 if they can be, else in the legacy encoding that they look most like, if their text in it encodes
 /// back to the same bytes and has no control characters but white ones, ESC and the end mark of DOS. Bytes that are
 /// UTF-8 but for a few errors are in no legacy encoding. What uses ASCII alone to write other characters, as
 /// ISO-2022-JP does, is text in UTF-8 as it stands.

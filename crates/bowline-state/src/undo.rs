@@ -30,6 +30,8 @@ pub struct Selection {
     pub who: Who,
     /// How it was learnt.
     pub source: Option<Source>,
+    /// Whether changes that were merely found on disk, and that nothing explains, are left out.
+    pub explained: bool,
     /// One change, whole or only some hunks of it.
     pub change: Option<Reversal>,
     /// How many, counted back from the newest; nothing means all.
@@ -89,7 +91,8 @@ impl Selection {
             Who::Turn { session, turn } => by(session) && origin.turn == Some(*turn),
             Who::Call { session, call } => by(session) && origin.call.as_ref() == Some(call),
         };
-        let learnt = self.source.is_none_or(|source| source == change.source);
+        let learnt = self.source.is_none_or(|source| source == change.source)
+            && !(self.explained && change.is_unexplained());
         who && learnt && self.path.as_ref().is_none_or(|path| is_at(&change.path, path))
     }
 

@@ -176,6 +176,12 @@ pub enum FilesError {
     /// There is nothing to take back.
     #[error("there is nothing to {0} here")]
     NothingTo(&'static str),
+    /// All that there is to take back was merely found on disk, and was to be left alone.
+    #[error(
+        "there is nothing to undo but {files} that nothing of the agent explains and that may be your own work: \
+         take back each by itself, or all with `bowline undo --found`", files = count_files(*.0)
+    )]
+    OnlyFound(usize),
     /// There is no such change.
     #[error("there is no change {0}")]
     NoSuchChange(ChangeId),
@@ -188,6 +194,10 @@ pub enum FilesError {
     /// The journal cannot be used, so nothing is written.
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+fn count_files(files: usize) -> String {
+    if files == 1 { "1 file".to_owned() } else { format!("{files} files") }
 }
 
 impl FilesError {
@@ -237,7 +247,9 @@ impl From<FilesError> for Failure {
                 let text = why.to_string();
                 let hunks = match why {
                     Rejected::Conflict(conflict) | Rejected::DiskDiffers(conflict) => conflict.hunks,
-                    Rejected::Stale | Rejected::Deleted | Rejected::NotSeen => Vec::new(),
+                    Rejected::Stale | Rejected::Deleted | Rejected::PartlySeen(_) | Rejected::NotSeen => {
+                        Vec::new()
+                    }
                 };
                 Self::Conflict { path, why: text, hunks }
             }

@@ -225,6 +225,12 @@ impl Admitted {
         Some(FileId { device: stat.st_dev, inode: stat.st_ino })
     }
 
+    /// Returns how many names (hard links) the file has; 1 if there is none.
+    #[must_use]
+    pub fn link_count(&self) -> u64 {
+        self.found.as_ref().map_or(1, |found| found.stat.st_nlink)
+    }
+
     /// Returns what is to be done to it, as rules judge it.
     #[must_use]
     pub fn operation(&self, kind: Kind) -> Operation {

@@ -28,7 +28,9 @@ use bowline_workspace::calls::{Call, Calls, Gate};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::observer::ObserverOptions;
 use bowline_workspace::roots::{RootSpec, Roots};
-use bowline_workspace::workspace::{Agreed, DocumentEvent, Guard, Session, Settings, Watching, Workspace};
+use bowline_workspace::workspace::{
+    Agreed, DocumentEvent, Guard, Session, Settings, SharedNews, Watching, Workspace,
+};
 use tempfile::TempDir;
 use test_support::file_clock;
 
@@ -565,6 +567,32 @@ fn what_is_written_to_a_file_while_it_loses_its_place_is_brought_in() {
         assert_eq!(project.get("a"), "1\\n2\\n3\\n4\\nlate\\n", "{at:?}: it is the user's");
         assert_eq!(temporary_files(&project.root), Vec::<String>::new());
     }
+}
+
+#[test]
+fn what_cannot_be_brought_in_is_told_of_and_can_be_restored() {
+    let append = Arc::new(AppendLate { at: Call::SyncDirectory, handle: Mutex::default() });
+    let project = Project::with(Settings::default(), Calls::gated(append.clone()));
+    project.put("a", "1\n2\n3\n4\n");
+    project.read("a");
+    // Not at the end, but in the very lines that the agent changes.
+    let handle = fs::OpenOptions::new().write(true).open(project.path("a")).unwrap();
+    *append.handle.lock().unwrap() = Some(handle);
+    let mut news = project.workspace.shared_news();
+    let written = project.session.write(&project.path("a"), "ONE\nTWO\n3\n4\n", &project.origin()).unwrap();
+    assert_eq!(project.get("a"), "ONE\\nTWO\\n3\\n4\\n");
+    let mut told = Vec::new();
+    project.workspace.tell_kept_texts(|text| told.push(text.clone()));
+    assert_eq!(told, written.kept, "the answer and the user are told of the same");
+    let [kept] = told.as_slice() else { panic!("{told:?}") };
+    assert!(news.try_recv().is_ok_and(|news| news == SharedNews::TextsKept));
+    project.workspace.tell_kept_texts(|text| panic!("{text} was told of before"));
+    assert_eq!(project.workspace.kept_text(kept.change).unwrap().unwrap(), b"late\n\n4\n");
+    assert_eq!(project.workspace.kept_texts().unwrap().len(), 1);
+    let restore = Some(Reversal { change: kept.change, hunks: None });
+    project.workspace.undo(&Selection { change: restore, ..Selection::default() }).unwrap();
+    assert_eq!(project.get("a"), "late\\n\\n4\\n");
+    assert_eq!(project.workspace.kept_texts().unwrap(), []);
 }
 
 #[test]

@@ -144,7 +144,14 @@ impl Selectors {
         let turn = if says_nothing && purpose == Purpose::Undo { Some(Turn::Last) } else { self.turn };
         if says_nothing && purpose == Purpose::Undo && !edits.is_empty() {
             // What can never be taken back does not keep anybody from what was before it.
+            let found = edits.iter().rfind(|edit| edit.change.is_unexplained());
+            let found = found.map(|edit| safe(here.name(&edit.change.path)));
             while edits.pop_if(|last| !keeps(last)).is_some() {}
+            if let (true, Some(name)) = (edits.is_empty(), found) {
+                return Err(nothing(&format!(
+                    "what is left of what agents changed here was merely found changed, such as {name}, and may be your own work: undo --found takes it back"
+                )));
+            }
             if edits.is_empty() {
                 return Err(nothing(
                     "what is left of what agents changed here cannot be taken back, its text is not kept: `bowline changes` lists it",

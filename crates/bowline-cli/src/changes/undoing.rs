@@ -27,6 +27,9 @@ const MAX_FOUND: usize = 20;
 const PERHAPS_YOURS: &str =
     "what was found on disk may be your own work, saved meanwhile, or that of another program";
 
+/// What is said of those that stay.
+const STAYS: &str = "what was merely found changed may be your own work, and stays";
+
 /// Which way it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
@@ -86,8 +89,9 @@ fn progress(way: Way, done: usize, of: usize) {
     }
 }
 
-/// Takes back what is meant, or shows what that would do.
-pub(super) fn take_back(taking: &Taking, way: Way) -> Result<(), Ending> {
+/// Takes back what is meant, or shows what that would do. What was merely found on disk is left alone unless `found`, or it is
+/// named by its number.
+pub(super) fn take_back(taking: &Taking, way: Way, found: bool) -> Result<(), Ending> {
     let here = Here::find(taking.selectors.cwd(), Sign::Journal)?;
     if !here.known {
         return Err(failed(anyhow::anyhow!("there is nothing to {}: {}", way.word(), nothing_yet(&here))));
@@ -99,7 +103,8 @@ pub(super) fn take_back(taking: &Taking, way: Way) -> Result<(), Ending> {
         let change = &changed.change;
         !change.is_pruned() && (change.source != Source::Observed || workspace.keeps(change).unwrap_or(true))
     };
-    let meant = taking.selectors.meant(&here, &known, way.purpose(), &taking.hunk, &keeps)?;
+    let mut meant = taking.selectors.meant(&here, &known, way.purpose(), &taking.hunk, &keeps)?;
+    meant.selection.explained = !found && meant.selection.change.is_none();
     if let Some(one) = &meant.selection.change
         && let Some(hunks) = &one.hunks
     {
@@ -112,6 +117,7 @@ pub(super) fn take_back(taking: &Taking, way: Way) -> Result<(), Ending> {
     let done = match way.act(&workspace, &meant.selection) {
         Ok(done) => Done { files: done.files, left: done.left, ..Done::default() },
         Err(FilesError::NothingTo(_)) => return Err(nothing(way, &meant)),
+        Err(FilesError::OnlyFound(_)) => return Err(only_found(&here, &meant, &known)),
         Err(error) if !taking.keep_going => {
             return Err(refused(&here, &workspace, way, &meant.selection, error));
         }
@@ -119,7 +125,38 @@ pub(super) fn take_back(taking: &Taking, way: Way) -> Result<(), Ending> {
     };
     workspace.tell_kept_texts(|text| note(&text.to_string()));
     record(&here, &workspace, &done.files);
-    tell(&here, &workspace, way, &meant.words, &done)
+    let stays = if way == Way::Undo { found_left(&here, &meant.selection, &known) } else { None };
+    tell(&here, &workspace, way, &meant.words, &done, stays)
+}
+
+/// Names the files that an undo leaves alone because they were merely found changed.
+fn found_left(here: &Here, selection: &Selection, known: &[Changed]) -> Option<String> {
+    let all = Selection { explained: false, ..selection.clone() };
+    let is_left = |changed: &&Changed| {
+        let change = &changed.change;
+        let is_edit = changed.in_effect && change.reverses.is_empty() && change.origin.session.is_some();
+        is_edit && selection.explained && change.is_unexplained() && all.matches(change)
+    };
+    let left = known.iter().filter(is_left).map(|changed| here.name(&changed.change.path));
+    let left: BTreeSet<&str> = left.collect();
+    (!left.is_empty()).then(|| named(&left))
+}
+
+/// Names some files, and how many more there are.
+fn named(names: &BTreeSet<&str>) -> String {
+    let shown: Vec<String> = names.iter().take(MAX_FOUND).map(|name| safe(name)).collect();
+    let more = names.len() - shown.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn only_found(here: &Here, meant: &Meant, known: &[Changed]) -> Ending {
+    let left = found_left(here, &meant.selection, known).unwrap_or_default();
+    failed(anyhow::anyhow!(
+        "there is nothing to undo of {} but what was merely found changed and may be your own work: {left}; --found \
+         takes it back",
+        meant.words
+    ))
 }
 
 /// Puts a text that only the journal has into its file.
@@ -197,6 +234,7 @@ fn foresee(
     let foresight = match way.foresee(workspace, &meant.selection) {
         Ok(foresight) => foresight,
         Err(FilesError::NothingTo(_)) => return Err(nothing(way, meant)),
+        Err(FilesError::OnlyFound(_)) => return Err(only_found(here, meant, known)),
         Err(error) => return Err(failed(error)),
     };
     let look = Look::of_stdout();
@@ -209,10 +247,10 @@ fn foresee(
     let found: BTreeSet<&str> =
         found.filter(|change| taken(change)).map(|change| here.name(&change.path)).collect();
     if way == Way::Undo && !found.is_empty() {
-        let shown: Vec<String> = found.iter().take(MAX_FOUND).map(|name| safe(name)).collect();
-        let more = found.len() - shown.len();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        note(&format!("{PERHAPS_YOURS}: {}{more}; --written-only leaves that alone", shown.join(", ")));
+        note(&format!("{PERHAPS_YOURS}: {}; --written-only leaves that alone", named(&found)));
+    }
+    if let (Way::Undo, Some(left)) = (way, found_left(here, &meant.selection, known)) {
+        note(&format!("{STAYS}: {left}; --found takes that back, too"));
     }
     for file in foresight.files {
         match file.patch {
@@ -300,7 +338,14 @@ fn one_by_one(workspace: &Workspace, way: Way, selection: &Selection) -> Result<
 }
 
 /// Says what was done.
-fn tell(here: &Here, workspace: &Workspace, way: Way, words: &str, done: &Done) -> Result<(), Ending> {
+fn tell(
+    here: &Here,
+    workspace: &Workspace,
+    way: Way,
+    words: &str,
+    done: &Done,
+    stays: Option<String>,
+) -> Result<(), Ending> {
     let files = done.files.len();
     let mut text = format!("{} {words}, in {}\n", way.done(), count(files, "file", "files"));
     let names: Vec<String> = done.files.iter().map(|file| safe(here.name(&file.path))).collect();
@@ -325,6 +370,9 @@ fn tell(here: &Here, workspace: &Workspace, way: Way, words: &str, done: &Done) 
         text.push_str("`bowline redo` brings it back\n");
         if any_found {
             text.push_str(&format!("{PERHAPS_YOURS}; undo --written-only leaves that alone\n"));
+        }
+        if let Some(names) = stays {
+            text.push_str(&format!("{STAYS}: {names}; undo --found takes that back, too\n"));
         }
     }
     print(&text)?;

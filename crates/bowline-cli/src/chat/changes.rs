@@ -281,8 +281,11 @@ impl Changes {
 
     fn of_turn(&mut self) -> Option<Selection> {
         let origin = &self.entry()?.change().origin;
-        let selection =
-            origin.session.as_deref().zip(origin.turn).map(|(session, turn)| Selection::turn(session, turn));
+        let selection = origin
+            .session
+            .as_deref()
+            .zip(origin.turn)
+            .map(|(session, turn)| Selection { explained: true, ..Selection::turn(session, turn) });
         if selection.is_none() {
             self.say("this change belongs to no turn: u and U take back it alone".to_owned());
         }
@@ -294,7 +297,7 @@ impl Changes {
         if session.is_none() {
             self.say("this change belongs to no session: u and U take back it alone".to_owned());
         }
-        Some(Selection { who: Who::Session(session?), ..Selection::default() })
+        Some(Selection { who: Who::Session(session?), explained: true, ..Selection::default() })
     }
 
     /// Returns the undo that took back the hunk under the cursor, to be taken back itself.

@@ -102,7 +102,7 @@ pub(super) fn changes(
     text += &format!("To take it back: {}\n", undo(cwd, session, turn));
     // What a command did is most often what it was run for.
     if files.values().any(|file| file.found == Some(AFTER_TURN)) {
-        text += "What was found may be your own work, saved meanwhile: --written-only leaves that alone\n";
+        text += "What was found may be your own work, saved meanwhile: it stays, unless you add --found\n";
     }
     Ok(text)
 }

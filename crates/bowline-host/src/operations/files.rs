@@ -66,7 +66,19 @@ pub(crate) async fn read(
     let window = Window { line: request.line, limit: request.limit };
     let call = call_for(&held.snapshot(), Some(&path));
     let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived() };
-    read_text(held, asking, path, window).await.map(|read| ReadTextFileResponse::new(read.text.as_str()))
+    let read = read_text(held, asking, path, window).await?;
+    Ok(ReadTextFileResponse::new(read.text.as_str()).meta(links_meta(&read)))
+}
+
+/// Returns what the answer to a read says of a file that has other names.
+fn links_meta(read: &ReadText) -> Option<Meta> {
+    let told = || Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "links": read.link_count }))]);
+    (read.link_count > 1).then(told)
+}
+
+/// Returns what the log says of a file that has other names: one may lie where the session has no business.
+fn links_reason(read: &ReadText) -> Option<String> {
+    (read.link_count > 1).then(|| format!("the file has {} names (hard links)", read.link_count))
 }
 
 /// Reads a file, for whoever asks.
@@ -163,6 +175,7 @@ fn read_at_hand(
     operating.entry().by = Cleared::by_rules(&ruling).by();
     let read = held.files.read_at_hand(&admitted)?;
     operating.entry().bytes = Some(read.text.len() as u64);
+    operating.entry().reason = links_reason(&read);
     Some(operating.record_at_hand(Decision::Allowed)?.map(|()| read))
 }
 
@@ -174,6 +187,7 @@ fn finish_read(operating: &mut Operating, admitted: &Admitted, window: Window) -
     match operating.held.files.read_admitted(admitted, window) {
         Ok(read) => {
             operating.entry().bytes = Some(read.text.len() as u64);
+            operating.entry().reason = links_reason(&read).or(operating.entry().reason.take());
             operating.record(Decision::Allowed)?;
             Ok(read)
         }

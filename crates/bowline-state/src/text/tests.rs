@@ -93,6 +93,9 @@ fn bytes_that_are_no_text_are_refused() {
             b"a.c\0b.c\0",
             b"\0\0",
             b"a\0b",
+            b"a\0b\n",
+            b"\0ab\n",
+            b"a\0b\nc\n",
             b"a\0\0b",
             b"a\0\x01\0",
             b"h\0i\0\x00\xd8",
@@ -426,6 +429,24 @@ proptest! {
             prop_assert!(!text.contains('\0'));
             prop_assert!(!looks_binary(&bytes));
         }
+    }
+
+    #[test]
+    fn ascii_with_a_nul_in_it_is_binary(text in "[ -~\n]{2,40}", at in any::<prop::sample::Index>()) {
+        let mut bytes = text.into_bytes();
+        bytes.insert(at.index(bytes.len() + 1), 0);
+        prop_assert_eq!(decode(bytes), Err(NotText::Binary));
+    }
+
+    #[test]
+    fn utf16_without_a_mark_is_read_where_it_is_sure(
+        words in proptest::collection::vec("[a-zA-Z0-9 .,;éäßñ]{1,12}|[а-яА-Я]{1,6}|नमस्ते|[क-ह]{2,5}", 1..6),
+        encoding in prop_oneof![Just(Encoding::Utf16Le), Just(Encoding::Utf16Be)],
+    ) {
+        // Lines of Latin text beside each other script's word, as in a file of translations.
+        let text: String = words.iter().map(|word| format!("key = {word}\n")).collect();
+        let bytes = utf16::encode(&text, encoding, b"");
+        prop_assert_eq!(decode(bytes), Ok(Decoded { text, format: Format { encoding, bom: false } }));
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub(super) fn encode(text: &str, encoding: Encoding, mark: &[u8]) -> Vec<u8> {
 pub(super) fn guess(bytes: &[u8]) -> Option<Encoding> {
     let (pairs, []) = bytes.as_chunks::<2>() else { return None };
     let encoding = if memchr(0, bytes)? % 2 == 0 { Encoding::Utf16Be } else { Encoding::Utf16Le };
+    // Where all bytes are NUL or plain ASCII, a pair that ends or begins with a line end is as likely two characters of it. A
+    // tab as the high byte is that of Devanagari, which has no other such bytes in its short words.
+    let is_white = |byte: u8| matches!(byte, b'\t' | b'\n' | b'\r');
+    let is_ascii = bytes.iter().all(|&byte| matches!(byte, 0 | 0x20..=0x7e) || is_white(byte));
     let mut latin = 0;
     let mut like_ascii = 0;
     for &[first, second] in pairs {
@@ -37,6 +41,7 @@ pub(super) fn guess(bytes: &[u8]) -> Option<Encoding> {
             (0, _) => return None,
             // Strings that each end in a NUL have these in plenty, and Latin, Greek or Cyrillic texts have few.
             (0x20..=0x7e, 0x20..=0x7e) => like_ascii += 1,
+            _ if is_ascii && high != b'\t' => like_ascii += 1,
             _ => {}
         }
     }

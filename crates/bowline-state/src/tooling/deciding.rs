@@ -129,7 +129,9 @@ fn whole(
     let decision = ledger::decide(&situation).map_err(|rejected| {
         let hunks = match &rejected {
             Rejected::Conflict(found) | Rejected::DiskDiffers(found) => conflict(&found.hunks),
-            Rejected::Stale | Rejected::Deleted | Rejected::NotSeen => String::new(),
+            Rejected::Stale | Rejected::Deleted | Rejected::PartlySeen(_) | Rejected::NotSeen => {
+                String::new()
+            }
         };
         format!("nothing was written: {shown}: {rejected}{hunks}")
     })?;
@@ -145,7 +147,7 @@ fn whole(
             Some("You had not read this file; other text was in it and has been replaced.".to_owned())
         }
         (Verdict::ReplacedPartlySeen, _) => {
-            Some("You had read only a part of this file; all of its text has been replaced.".to_owned())
+            Some("You had read only a part of this file; the rest is as it was.".to_owned())
         }
         (Verdict::Created | Verdict::Replaced, _) => None,
     };

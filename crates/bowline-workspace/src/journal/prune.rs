@@ -79,9 +79,9 @@ pub(super) fn make_room(
     }
     let mut held = bytes_held(transaction)?;
     if held > max {
-        let promised = promised(transaction, &running()?)?;
         let mut pruned = Pruned::default();
         drop_abandoned(transaction, &mut pruned)?;
+        let promised = promised(transaction, &running()?)?;
         let goal = max - max / FREED_SHARE;
         let excess = bytes_held(transaction)?.saturating_sub(goal);
         forget(transaction, &promised, Excess::Bytes(excess), &mut pruned)?;

@@ -42,6 +42,8 @@ pub struct ReadText {
     pub whole: bool,
     /// Why the path is protected from reading.
     pub protection: Option<Protection>,
+    /// How many names (hard links) the file has: another one may lie outside of the session's directories.
+    pub link_count: u64,
 }
 
 impl Session {
@@ -182,7 +184,8 @@ impl Session {
 
     fn answer(&self, admitted: &Admitted, text: Arc<String>, served: Served, whole: bool) -> ReadText {
         let path = admitted.canonical().to_owned();
-        ReadText { text, path, served, whole, protection: admitted.protection() }
+        let (protection, link_count) = (admitted.protection(), admitted.link_count());
+        ReadText { text, path, served, whole, protection, link_count }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Taking back what changed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, MutexGuard};
 
 use bowline_state::changes::{Change, ChangeId, ContentHash, FileState, Moment, Origin, Reversal, Source};
@@ -255,7 +255,12 @@ impl Session {
             Way::Redo => undo::to_redo(&history, &selection),
         };
         if chosen.is_empty() {
-            return Err(FilesError::NothingTo(way.word()));
+            let all = Selection { explained: false, ..selection };
+            let found = if way == Way::Undo { undo::to_undo(&history, &all) } else { Vec::new() };
+            let of_found = history.iter().filter(|change| found.contains(&change.id));
+            let files: HashSet<&str> = of_found.map(|change| change.path.as_str()).collect();
+            let only_found = (!files.is_empty()).then_some(FilesError::OnlyFound(files.len()));
+            return Err(only_found.unwrap_or(FilesError::NothingTo(way.word())));
         }
         let mut by_id: HashMap<ChangeId, Change> =
             history.into_iter().map(|change| (change.id, change)).collect();

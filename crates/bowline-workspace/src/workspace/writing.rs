@@ -318,7 +318,7 @@ impl Session {
         let unseen = match &knowledge {
             Knowledge::Whole(_) | Knowledge::Hashed(_) | Knowledge::Absent => false,
             Knowledge::Windows(seen) => *seen != version,
-            Knowledge::Part | Knowledge::Nothing => true,
+            Knowledge::Part(_) | Knowledge::Nothing => true,
         };
         let situation = Situation {
             knowledge,

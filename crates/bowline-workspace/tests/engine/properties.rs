@@ -136,12 +136,23 @@ proptest! {
 
     #[test]
     fn a_change_and_its_undo_leave_every_byte(text in any_text(), format in any_format(), line in any_line()) {
-        let Ok(bytes) = text::encode(&text, format) else { return Ok(()) };
+        // Of the other encodings some texts cannot be told, and some lines cannot be written.
+        let is_certain = format.encoding == Encoding::Utf8 || format.bom;
+        let Ok(bytes) = text::encode(&text, format) else {
+            prop_assert!(!is_certain);
+            return Ok(());
+        };
         let one = OneFile::holding(&bytes);
         let session = one.session("s1");
         let origin = session.origin(None, None);
-        let Ok(read) = session.read(&one.path, Window::default()) else { return Ok(()) };
-        if session.write(&one.path, &(line + &read.text), &origin).is_ok_and(|written| written.change.is_some()) {
+        let Ok(read) = session.read(&one.path, Window::default()) else {
+            prop_assert!(!is_certain);
+            return Ok(());
+        };
+        let written = session.write(&one.path, &(line + &read.text), &origin);
+        let is_changed = written.is_ok_and(|written| written.change.is_some());
+        prop_assert!(is_changed || !is_certain);
+        if is_changed {
             let changed = one.bytes();
             prop_assert_ne!(&changed, &bytes);
             session.undo(&Selection::default(), &origin).unwrap();

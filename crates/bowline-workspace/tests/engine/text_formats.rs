@@ -101,7 +101,7 @@ Die Bären über den Flüssen mögen süße Äpfel, schöne Grüße aus München
 "#,
         expect![[r#"
             | Die Bären über den Flüssen mögen süße Äpfel, schöne Grüße aus München
-            ! -32602 "$ROOT/latin1.txt stays as it is: '☃' on line 2 cannot be written in windows-1252, leave it out or write it another way"
+            ! -32602 {"reason":"conflict","path":"$ROOT/latin1.txt","why":"this session has read only a part of the text and would change or remove lines 2 to 2, which it has not read: read the rest of the text first, or change only lines that it has read","hunks":[]}
             | Überall hört man, dass die Tür größer wäre
             no changes
         "#]],

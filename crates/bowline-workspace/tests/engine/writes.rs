@@ -199,7 +199,7 @@ one
 }
 
 #[test]
-fn what_was_read_in_part_is_overwritten_but_not_silently() {
+fn what_was_read_in_part_may_be_changed_in_that_part_alone() {
     check(
         r#"
 //- /a.txt
@@ -208,12 +208,17 @@ two
 three
 > read /a.txt 1 1
 > write /a.txt "ONE\n"
+> write /a.txt "ONE\ntwo\nthree\nfour\n"
+> write /a.txt "all mine now\n"
 > changes
 "#,
         expect![[r#"
             | one
+            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"this session has read only a part of the text and would change or remove lines 2 to 3, which it has not read: read the rest of the text first, or change only lines that it has read","hunks":[]}
             replaced, partly seen
+            replaced
             1 s1 changes $ROOT/a.txt
+            2 s1 changes $ROOT/a.txt
         "#]],
     );
 }
@@ -259,7 +264,7 @@ two
         expect![[r#"
             | one
             | TWO!
-            replaced, partly seen
+            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"this session has read only a part of the text and would change or remove lines 1 to 1, which it has not read: read the rest of the text first, or change only lines that it has read","hunks":[]}
         "#]],
     );
 }

@@ -22,6 +22,7 @@ fn told(project: &Project, news: &mut Receiver<SharedNews>) -> Vec<String> {
         Ok(SharedNews::Documents) => Some("documents".to_owned()),
         Ok(SharedNews::Diagnostics(path)) => Some(format!("diagnostics of {}", name(path))),
         Ok(SharedNews::Changes) => Some("changes".to_owned()),
+        Ok(SharedNews::TextsKept) => Some("texts kept".to_owned()),
         Err(TryRecvError::Lagged(missed)) => Some(format!("missed {missed}")),
         Err(TryRecvError::Empty | TryRecvError::Closed) => None,
     })
