@@ -14,7 +14,7 @@ fuzz_target!(|line: &str| {
     let allow = [command(Effect::Allow, "a"), command(Effect::Allow, "env"), command(Effect::Allow, "bash")];
     let deny = [command(Effect::Allow, "a"), command(Effect::Deny, "b")];
     for (preset, rules) in [(Preset::Ask, allow.to_vec()), (Preset::Full, deny.to_vec())] {
-        let policy = Policy { preset, rules, roots: vec!["/project".to_owned()] };
+        let policy = Policy { preset, rules, roots: vec!["/project".to_owned()], ..Policy::default() };
         let whole = judge(&policy, line);
         match shell::parse(line) {
             Ok(parsed) => {

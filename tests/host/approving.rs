@@ -1,15 +1,20 @@
 //! Who is asked before an agent's operations, and how often.
 
+use bowline_state::grants::Holder;
+use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
+use bowline_state::policy::{Effect, Lifetime, Matcher, Rule, RuleSpec, Source};
 use bowline_state::question::Reply;
 use bowline_state::schema::v1::{
     CreateTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest, StopReason, TerminalOutputRequest,
     WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use bowline_wire::schema::v1::Error;
+use bowline_workspace::approvals::MAX_KEPT_RULES;
 use expect_test::expect;
 use test_support::lab::Lab;
 
 use super::SUPERVISOR;
+use super::stage::Stage;
 
 #[tokio::test]
 async fn an_agent_that_never_asks_is_asked_about() {
@@ -61,4 +66,61 @@ async fn an_agent_that_never_asks_is_asked_about() {
         Asked because `echo hello`: no rule covers it, and preset ask asks before commands
     "#]]
     .assert_eq(&asked.replace(lab.base().to_str().unwrap(), "$BASE"));
+}
+
+#[tokio::test]
+async fn an_approval_from_between_turns_is_void_once_a_turn_begins() {
+    let stage = Stage::new().file("a.txt", "a").answers(&["yes", "yes", "no"]);
+    let (send, receive) = tokio::sync::oneshot::channel();
+    let first = stage.acting(|actor| async move {
+        send.send(actor).ok();
+        StopReason::EndTurn
+    });
+    let (connection, session) = stage.session(vec![first, stage.act("read a.txt")]).await;
+    session.prompt_text("go").await.unwrap();
+    let actor = receive.await.unwrap();
+    let ask =
+        r#"ask {"toolCallId":"c1","title":"Echo","kind":"execute","rawInput":{"command":["echo","hi"]}}"#;
+    let run = r#"argv ["echo","hi"]"#;
+    // Without a turn between, it is used.
+    actor.play(&format!("{ask}\n{run}\n{ask}")).await;
+    session.prompt_text("go").await.unwrap();
+    actor.play(run).await;
+    connection.close_session(&session).await.unwrap();
+    expect![[r#""#]].assert_eq(&stage.text());
+}
+
+#[tokio::test]
+async fn a_full_list_of_rules_keeps_those_that_deny() {
+    let lab = Lab::open(SUPERVISOR, |_| {}).unwrap();
+    let approvals = lab.host.approvals();
+    let rule = |effect, word: String| {
+        let matcher = Matcher::Command(vec![word]);
+        let lifetime = Lifetime::Session { session: "s".to_owned() };
+        let source = Source::Answer { session: "s".to_owned() };
+        let kinds = Kind::Execute.into();
+        Rule::new(RuleSpec { effect, kinds, matcher, lifetime, expires: None, source, note: None }).unwrap()
+    };
+    let effect = |word: &str| {
+        let invocation = Invocation::Argv(vec![word.to_owned()]);
+        let cwd = lab.path("").trim_end_matches('/').to_owned();
+        let command = Command { invocation, cwd, env: Vec::new(), reaches: Vec::new() };
+        let operation = Operation { kind: Kind::Execute, target: Target::Command(command) };
+        let holder = Holder { session: "s".to_owned(), turn: Some(1) };
+        approvals.judge(&holder, &operation).unwrap().effect
+    };
+    approvals.keep(rule(Effect::Deny, "denied".to_owned()));
+    for number in 0..=MAX_KEPT_RULES {
+        approvals.keep(rule(Effect::Allow, format!("allowed{number}")));
+    }
+    assert_eq!(effect("denied"), Effect::Deny);
+    assert_eq!(effect("allowed0"), Effect::Ask, "the oldest made room");
+    assert_eq!(effect(&format!("allowed{MAX_KEPT_RULES}")), Effect::Allow);
+    for number in 0..=MAX_KEPT_RULES {
+        approvals.keep(rule(Effect::Deny, format!("denied{number}")));
+    }
+    approvals.keep(rule(Effect::Allow, "late".to_owned()));
+    assert_eq!(effect("late"), Effect::Ask);
+    assert_eq!(effect("denied"), Effect::Deny);
+    assert!((0..=MAX_KEPT_RULES).all(|number| effect(&format!("denied{number}")) == Effect::Deny));
 }

@@ -257,3 +257,63 @@ async fn a_flood_of_writes_does_not_push_out_what_undo_needs() {
     assert_eq!((back.files.len(), back.left.len()), (11, 0));
     connection.close_session(&session).await.unwrap();
 }
+
+/// Says in which of the files below a directory a text can be found.
+fn holding(directory: &std::path::Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(holding(&entry.path(), text));
+        } else if std::fs::read(entry.path()).unwrap().windows(text.len()).any(|part| part == text.as_bytes())
+        {
+            found.push(entry.path().display().to_string());
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_secret_is_in_no_file_of_the_journal_in_plain_text_and_comes_back() {
+    let old = format!("KEY=OLDSECRET\n{}", "#\n".repeat(4000));
+    let stage =
+        Stage::new().file(".env", &old).file("a.txt", "a\n").answers(&["yes", "yes", "yes", "yes", "yes"]);
+    stage
+        .play(&[
+            "write .env KEY=NEWSECRET\\n\nwrite a.txt PLAINTEXT",
+            "run echo KEY=BYCOMMAND > .env\nwrite .npmrc token=OTHERSECRET\\n",
+        ])
+        .await;
+    assert_eq!(stage.lab.get(".env").unwrap(), "KEY=BYCOMMAND\n");
+    let state = stage.lab.places().state;
+    for secret in ["OLDSECRET", "NEWSECRET", "OTHERSECRET"] {
+        assert_eq!(holding(&state, secret), Vec::<String>::new(), "{secret}");
+    }
+    assert!(!holding(&state, "PLAINTEXT").is_empty());
+    let turn = |turn| Selection { who: Who::Turn { session: "s1".to_owned(), turn }, ..Selection::default() };
+    // What a command did to a secret is not kept, and the way back leads past it.
+    stage.lab.put(".env", "KEY=NEWSECRET\n").unwrap();
+    let back = stage.lab.host.workspace().undo(&turn(1)).unwrap();
+    assert_eq!(back.left.len(), 0);
+    assert_eq!(stage.lab.get(".env").unwrap(), old);
+    for secret in ["OLDSECRET", "NEWSECRET", "OTHERSECRET"] {
+        assert_eq!(holding(&state, secret), Vec::<String>::new(), "{secret}");
+    }
+    let key = walk_for(&state, "secrets.key");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(key).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+fn walk_for(directory: &std::path::Path, name: &str) -> std::path::PathBuf {
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            if entry.file_name() == name {
+                return entry.path();
+            }
+            if entry.file_type().unwrap().is_dir() {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    panic!("no {name}");
+}

@@ -19,6 +19,7 @@ mod permissions;
 mod player;
 mod policies;
 mod redirecting;
+mod repositories;
 mod sessions;
 mod stage;
 mod talking;

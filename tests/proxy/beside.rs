@@ -183,9 +183,9 @@ fn rules_deny_what_an_agent_asks_and_does_and_the_editor_is_asked_about_secrets(
         {"jsonrpc":"2.0","id":12,"error":{"code":-32030,"message":"permission denied: the user's settings deny it","data":{"why":"the user's settings deny it"}}}
         {"jsonrpc":"2.0","id":13,"error":{"code":-32030,"message":"permission denied: the user said no","data":{"why":"the user said no"}}}
         {"jsonrpc":"2.0","id":14,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
-        bowline: denied Edit, by the preset read-only: `bowline policy list` shows the rules, and `bowline policy` changes them
-        bowline: denied write $PROJECT/a.txt, by the preset read-only: `bowline policy list` shows the rules, and `bowline policy` changes them
-        bowline: denied run touch, by the preset read-only: `bowline policy list` shows the rules, and `bowline policy` changes them
+        bowline: denied Edit, by the preset read-only: `bowline policy show` lists the rules, and `bowline policy --help` says how to change them
+        bowline: denied write $PROJECT/a.txt, by the preset read-only: `bowline policy show` lists the rules, and `bowline policy --help` says how to change them
+        bowline: denied run touch, by the preset read-only: `bowline policy show` lists the rules, and `bowline policy --help` says how to change them
     "#]].assert_eq(&told);
 }
 

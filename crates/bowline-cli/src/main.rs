@@ -144,3 +144,6 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     result.unwrap_or_else(|ending| ending.exit())
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bowline_host::{Host, HostError, Settings};
 use bowline_mcp::server::{self, Advice, HttpServer, HttpSettings, Offer, Server};
-use bowline_state::policy::Preset;
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::{self, Supervisor};
 use clap::Args;
@@ -23,6 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::SUPERVISOR;
 use crate::client::arguments::Approve;
+use crate::client::preset;
 use crate::ending::Ending;
 use crate::places::Places;
 use crate::records::showing::waits;
@@ -225,16 +225,6 @@ fn root(here: &Path, text: &str) -> RootSpec {
     let (path, is_read_only) = text.strip_suffix(":ro").map_or((text, false), |path| (path, true));
     let path = here.join(path).to_string_lossy().into_owned();
     if is_read_only { RootSpec::read_only(path) } else { RootSpec::writable(path) }
-}
-
-fn preset(approve: Approve) -> Preset {
-    match approve {
-        Approve::All => Preset::Full,
-        Approve::Edits => Preset::AcceptEdits,
-        Approve::Reads => Preset::ReadOnly,
-        Approve::Ask => Preset::Ask,
-        Approve::None => Preset::Deny,
-    }
 }
 
 /// Returns what would help where something is denied: options that were not given yet, and rules where they are read from.

@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout};
 use crate::client::launch::{failed_to_prompt, has_ended, with_last_words};
 use crate::client::prompt::{self, Part};
 use crate::client::reopen::Reopen;
-use crate::client::{Client, ClientArguments, Launch};
+use crate::client::{Client, ClientArguments, Launch, preset};
 use crate::ending::Ending;
 use crate::places::Places;
 
@@ -284,7 +284,9 @@ impl Run {
             (Some(Ok(TurnEnd { stop: StopReason::Cancelled, .. })), None) if has_died => died(exit.as_ref()),
             (Some(Err(error)), None) => failed_to_prompt(&initialized, error).into(),
             (Some(Ok(turn)), None) => {
-                self.stopped(&turn, || summary::refused(&launch.host, &session, turn.turn, &refusals))
+                let given = self.client.approve.map(preset);
+                let refused = || summary::refused(&launch.host, &session, turn.turn, &refusals, given);
+                self.stopped(&turn, refused)
             }
         }
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bowline_state::display;
 use bowline_state::failure::Failure;
+use bowline_state::paths::{Access, LexicalPath, protected};
 use bowline_state::schema::v1::{
     Diff, PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
     SessionId, ToolCall, ToolCallContent, ToolCallId, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
@@ -31,6 +32,8 @@ pub(crate) struct Wish {
     content: Vec<ToolCallContent>,
     locations: Vec<ToolCallLocation>,
     input: serde_json::Value,
+    // Whether it is asked about whatever was allowed for the session: a protected file.
+    always_asks: bool,
 }
 
 impl Wish {
@@ -43,6 +46,7 @@ impl Wish {
             content: vec![diff.into()],
             locations: vec![ToolCallLocation::new(path)],
             input: json!({ "path": path }),
+            always_asks: LexicalPath::parse(path).is_ok_and(|path| protected(&path, Access::Write).is_some()),
         }
     }
 
@@ -56,11 +60,12 @@ impl Wish {
             content: Vec::new(),
             locations: Vec::new(),
             input: json!({ "command": asked.command, "args": asked.args, "cwd": asked.cwd, "env": asked.env }),
+            always_asks: false,
         }
     }
 
     fn remembered(&self, allowed: &Allowed) -> bool {
-        self.flag(allowed).load(Ordering::Relaxed)
+        !self.always_asks && self.flag(allowed).load(Ordering::Relaxed)
     }
 
     fn flag<'a>(&self, allowed: &'a Allowed) -> &'a AtomicBool {
@@ -161,5 +166,25 @@ impl Drop for Open {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { told(&editor, &session, &id, status).await });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_allowed_for_a_session_is_of_one_kind_and_no_protected_file() {
+        let command = Asked { command: "make".to_owned(), ..Asked::default() };
+        let (write, run) = (Wish::write("/w/a.txt", None, "a"), Wish::run(&command));
+        let protected = Wish::write("/w/.git/hooks/pre-commit", None, "a");
+        let allowed = Allowed::default();
+        let remembered = |allowed: &Allowed| [&write, &protected, &run].map(|wish| wish.remembered(allowed));
+        assert_eq!(remembered(&allowed), [false, false, false]);
+        write.flag(&allowed).store(true, Ordering::Relaxed);
+        assert_eq!(remembered(&allowed), [true, false, false]);
+        let allowed = Allowed::default();
+        run.flag(&allowed).store(true, Ordering::Relaxed);
+        assert_eq!(remembered(&allowed), [false, false, true]);
     }
 }

@@ -12,7 +12,7 @@ use crate::failure::quote;
 mod protected;
 
 pub(crate) use protected::{PatternName, protecting};
-pub use protected::{Protection, protected};
+pub use protected::{Protection, maybe_repositories, protected};
 
 /// A path is at most this long, in bytes: the `PATH_MAX` of Linux.
 pub const MAX_PATH_BYTES: usize = 4096;

@@ -13,8 +13,10 @@ use crate::failure::quote;
 use crate::operation::{Kind, Operation, Target};
 use crate::paths::{Access, LexicalPath, Protection};
 
+mod arguments;
 mod commands;
 mod environment;
+mod executed;
 mod hooks;
 mod naming;
 mod rule;
@@ -74,6 +76,9 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// The directories of the workspace, in normal form: what relative globs and relative names start from.
     pub roots: Vec<String>,
+    /// Files that tools execute, by their own names, as far as agents wrote them without a person's approval. A command that
+    /// may execute one is asked about, whatever rule allows it, unless arbitrary code is allowed.
+    pub unreviewed: Vec<String>,
 }
 
 /// Where and when something is to be done.

@@ -4,6 +4,7 @@
 //! that was given for exactly this, or a person. No person and no rule means no. A question is withdrawn by dropping the
 //! future that waits for its answer; an answer that comes later finds nobody.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bowline_state::audit::Entry;
 use bowline_state::changes::Moment;
 use bowline_state::danger::{Danger, Severity, dangers};
+use bowline_state::failure::quote;
 use bowline_state::grants::{Deed, Grants, Holder, Taken};
 use bowline_state::operation::Operation;
 use bowline_state::policy::{Context, Effect, Lifetime, Policy, Rule, Ruling, suggest};
@@ -27,10 +29,14 @@ mod elsewhere;
 mod fallback;
 mod judging;
 mod outcome;
+mod review;
+mod unreviewed;
 
 pub use fallback::Fallback;
 pub use outcome::{BY_SETTINGS, Cleared, NOBODY, NOBODY_BY_RULE, Refused, because};
 use outcome::{decided, unasked};
+use review::is_unreviewed;
+use unreviewed::UnreviewedList;
 
 /// As many questions wait for a person at once; what is asked beyond that is refused as busy.
 pub const MAX_WAITING: usize = 32;
@@ -38,7 +44,10 @@ pub const MAX_WAITING: usize = 32;
 /// The texts of questions that wait have at most so many bytes in all; a single question may have more.
 pub const MAX_WAITING_BYTES: usize = 256 << 20;
 
-/// As many rules are kept for turns and sessions; the oldest go.
+/// As many files that tools execute may be changed without a person's approval; what goes beyond is asked about.
+pub const MAX_UNREVIEWED: usize = 1000;
+
+/// As many rules are kept for turns and sessions; the oldest go, but for those that deny. Those only a person adds.
 pub const MAX_KEPT_RULES: usize = 1000;
 
 /// A future that somebody else made.
@@ -119,6 +128,7 @@ struct Inner {
     roots: Vec<String>,
     audit: AuditLog,
     person: Arc<dyn Person>,
+    unreviewed: UnreviewedList,
     state: Mutex<State>,
     // Counts the changes of rules, so that questions that wait are judged again.
     changed: watch::Sender<u64>,
@@ -129,9 +139,13 @@ struct State {
     fallback: Fallback,
     // Directories that sessions have beside the workspace's.
     roots: Vec<String>,
-    // Rules that are in no file: of turns, sessions and the command line. Invariant: at most `MAX_KEPT_RULES`.
+    // Rules that are in no file: of turns, sessions and the command line. Invariant: at most `MAX_KEPT_RULES`, or all deny.
     kept: Vec<Rule>,
     grants: Grants,
+    // Files that tools execute, changed by agents as rules allow it, and approved by no person since; with the number of the
+    // last change. Invariant: at most `MAX_UNREVIEWED`.
+    unreviewed: BTreeMap<String, u64>,
+    unreviewed_changes: u64,
     // How many questions wait, and how many bytes of texts they show.
     waiting: usize,
     waiting_bytes: usize,
@@ -144,11 +158,14 @@ impl Approvals {
     #[must_use]
     pub fn new(rules: Rulebook, audit: AuditLog, person: Arc<dyn Person>) -> Self {
         let Rulebook { file, fallback, rules, roots } = rules;
+        let unreviewed = UnreviewedList::beside(audit.places().0);
         let state = State {
             fallback,
             roots: Vec::new(),
             kept: rules,
             grants: Grants::default(),
+            unreviewed: unreviewed.read(),
+            unreviewed_changes: 0,
             waiting: 0,
             waiting_bytes: 0,
             whole: None,
@@ -158,6 +175,7 @@ impl Approvals {
             roots,
             audit,
             person,
+            unreviewed,
             state: Mutex::new(state),
             changed: watch::Sender::new(0),
             questions: AtomicU64::new(0),
@@ -198,7 +216,10 @@ impl Approvals {
         if let Some(decided) = decided(&ruling) {
             return decided;
         }
+        // What was approved did not execute what an agent has written since.
+        let is_as_approved = || !ruling.because.iter().any(is_unreviewed);
         if request.occasion == Occasion::Act
+            && is_as_approved()
             && let Some(taken) = self.take_grant(request)
         {
             return Ok(Cleared::Grant { call: taken.call });
@@ -206,13 +227,18 @@ impl Approvals {
         let _place = self.wait_in_line(request)?;
         let (its, asked) = (self.clone(), request.clone());
         let unasked_for = unasked(&ruling);
+        let executed = self.unreviewed(request, &policy);
         let question = spawn_blocking(move || its.question(&asked, &ruling, &policy));
         let question = question.await.map_err(|ended| Refused::Failed(ended.to_string()))?;
         let mut asking = self.inner.person.ask(&question);
         loop {
             tokio::select! {
                 biased;
-                reply = &mut asking => return self.answered(request, &question, reply, unasked_for).await,
+                reply = &mut asking => {
+                    let answered = self.answered(request, &question, reply, unasked_for).await?;
+                    self.review(request, &executed)?;
+                    return Ok(answered);
+                }
                 news = changed.changed() => {
                     let (ruling, _) = self.ruling_beside(request).await?;
                     if news.is_err() {
@@ -229,7 +255,8 @@ impl Approvals {
     fn ruling(&self, request: &Request) -> Result<(Ruling, Arc<Policy>), Refused> {
         let policy = self.policy().map_err(|why| Refused::Rulebook(why.to_string()))?;
         let context = context(&request.holder);
-        let rulings = request.items.iter().map(|item| policy.judge(&item.operation, &context));
+        let judge = |item: &Item| self.noted(&policy, &item.operation, &context);
+        let rulings = request.items.iter().map(judge);
         // The strictest of all; nothing at all is asked about.
         let strictest = rulings.reduce(|one, other| if other.effect > one.effect { other } else { one });
         let nothing = || Ruling { effect: Effect::Ask, because: Vec::new() };
@@ -281,6 +308,12 @@ impl Approvals {
             }
         };
         let warnings = request.warnings.iter();
+        let context = context(&request.holder);
+        let executed = operations.iter().flat_map(|operation| policy.unreviewed_runs(operation, &context));
+        let executed = executed.map(|file| Danger {
+            severity: Severity::Serious,
+            text: format!("may execute {}, which an agent changed without your approval", quote(&file)),
+        });
         let warnings = warnings.map(|text| Danger { severity: Severity::Serious, text: text.clone() });
         Question {
             id,
@@ -290,7 +323,7 @@ impl Approvals {
             occasion,
             title: request.title.clone(),
             items: request.items.clone(),
-            dangers: warnings.chain(dangers(&operations, &policy.roots)).collect(),
+            dangers: executed.chain(warnings).chain(dangers(&operations, &policy.roots)).collect(),
             because: because(ruling),
             offers: Offer::to_choose(request.offers.clone(), !suggestions.is_empty()),
             suggestions,
@@ -355,10 +388,16 @@ impl Approvals {
     /// Adds a rule that is kept in no file: it holds as long as this does, or for its turn or session.
     pub fn keep(&self, rule: Rule) {
         let mut state = self.state();
+        if state.kept.contains(&rule) {
+            return;
+        }
         if state.kept.len() >= MAX_KEPT_RULES {
-            // A rule that denies is never what makes room.
-            let oldest = state.kept.iter().position(|kept| kept.effect() != Effect::Deny).unwrap_or(0);
-            state.kept.remove(oldest);
+            // A rule that denies is never what makes room, and goes in whether or not there is any.
+            match state.kept.iter().position(|kept| kept.effect() != Effect::Deny) {
+                Some(oldest) => drop(state.kept.remove(oldest)),
+                None if rule.effect() == Effect::Deny => {}
+                None => return,
+            }
         }
         state.kept.push(rule);
         state.whole = None;

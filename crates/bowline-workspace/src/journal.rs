@@ -23,6 +23,7 @@ mod place;
 mod prune;
 mod recent;
 mod rows;
+mod seal;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +39,7 @@ use open::Attached;
 use place::{Identity, Place};
 use prune::Room;
 use recent::Recent;
+use seal::{Seal, is_secret};
 
 /// A content is at most this large: 256 MiB. Of a larger file only the hash can be recorded.
 pub const MAX_CONTENT_BYTES: usize = 256 << 20;
@@ -348,7 +350,7 @@ impl Journal {
     /// Returns [`JournalError::Damaged`] if the bytes that are kept do not have that hash, and fails if the journal
     /// cannot be read.
     pub fn blob(&self, hash: &ContentHash) -> Result<Option<Vec<u8>>, JournalError> {
-        self.read(|connection| blobs::get(connection, hash))
+        self.read(|connection| blobs::get(connection, hash, || Seal::find(self.place.directory())))
     }
 
     /// Keeps contents that no change has yet. They go when the journal is pruned unless the baseline refers to them by
@@ -424,9 +426,11 @@ impl Journal {
             is_agents && (draft.source == Source::Written || is_text)
         });
         let (retention, mut room, live) = (self.retention, self.room, self.live.clone());
+        let has_secrets = drafts.iter().any(|draft| is_secret(draft.path));
+        let seal = has_secrets.then(|| Seal::find_or_make(self.place.directory())).transpose()?;
         let mut recent = std::mem::take(&mut self.recent);
         let inserted = self.write(Durability::Now, |transaction| {
-            let (ids, added) = rows::insert(transaction, &mut recent, drafts, outcome, now)?;
+            let (ids, added) = rows::insert(transaction, &mut recent, drafts, outcome, now, seal.as_ref())?;
             prune::make_room(transaction, &retention, &mut room, added, || live.find(), may_refuse)?;
             Ok(ids)
         });

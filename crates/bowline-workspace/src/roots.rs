@@ -23,11 +23,13 @@ mod identity;
 mod kernel;
 mod place;
 mod plain;
+mod repository;
 mod walk;
 
 pub(crate) use kernel::is_system_files;
 pub(crate) use place::{Place, Special};
 use plain::Plain;
+use repository::Repository;
 
 /// A directory that a session may work in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,6 +91,9 @@ pub enum Denied {
     /// It belongs to Bowline itself: its journal, its rules.
     #[error("{0} belongs to Bowline itself, agents cannot reach it")]
     Own(String),
+    /// It has a name of the form that temporary files of Bowline have.
+    #[error("{0} is named as Bowline's temporary files are: choose another name")]
+    TemporaryName(String),
     /// It is on a file system that the system makes up, such as `/proc`.
     #[error("{0} is on a system file system, which holds no files of a project")]
     SystemFiles(String),
@@ -121,8 +126,6 @@ struct Open {
     directory: OwnedFd,
     device: u64,
     inode: u64,
-    // Where the repository's own files are, if `.git` is a file that says so.
-    repository: Option<LexicalPath>,
 }
 
 /// A root as a handle that names below it can be opened from; it cannot be read itself (`O_PATH`).
@@ -430,8 +433,11 @@ impl Roots {
         })?;
         // What bears the name of a temporary file of ours would not be seen by anybody.
         let is_temporary = access == Access::Write && canonical.components().last().is_some_and(is_temp_name);
-        if is_temporary || self.own.iter().any(|own| canonical.below(own).is_some()) {
+        if self.own.iter().any(|own| canonical.below(own).is_some()) {
             return Err(Denied::Own(asked()));
+        }
+        if is_temporary {
+            return Err(Denied::TemporaryName(asked()));
         }
         let root = self
             .open
@@ -446,10 +452,17 @@ impl Roots {
             return Err(Denied::SystemFiles(asked()));
         }
         let in_repository = || {
-            let mut repositories = self.open.iter().filter_map(|root| root.repository.as_ref());
-            let inside = repositories.any(|repository| canonical.below(repository).is_some());
-            (inside && Protection::Repository.guards(access)).then_some(Protection::Repository)
+            // Looked at each time: the user may make a repository, or change its settings, at any time.
+            let repository = |root: &Open| Repository::find(&root.directory, root.canonical.as_str());
+            let pointed = self.open.iter().find_map(|root| repository(root).protection(&canonical));
+            let changes = || {
+                let below = canonical.below(&self.open[root].canonical)?;
+                let changes = repository::changes_repository(&self.open[root].directory, below);
+                changes.then_some(Protection::Repository)
+            };
+            pointed.or_else(changes)
         };
+        let in_repository = || (access == Access::Write).then(in_repository).flatten();
         let protection = by_text.or_else(|| by_name.protection()).or_else(in_repository);
         Ok(Admitted { asked: asked(), access, canonical, root, found, protection })
     }
@@ -482,14 +495,5 @@ fn open_root(spec: &RootSpec) -> Result<Open, RootError> {
     let canonical = LexicalPath::parse(&real)?;
     let directory = kernel::open_directory(canonical.as_str()).map_err(|why| failed(why.into()))?;
     let stat = rustix::fs::fstat(&directory).map_err(|why| failed(why.into()))?;
-    let repository = kernel::repository(&directory, canonical.as_str());
-    Ok(Open {
-        given,
-        canonical,
-        mode: spec.mode,
-        directory,
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        repository,
-    })
+    Ok(Open { given, canonical, mode: spec.mode, directory, device: stat.st_dev, inode: stat.st_ino })
 }

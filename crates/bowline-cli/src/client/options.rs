@@ -30,7 +30,7 @@ pub(super) fn offer(arguments: &ClientArguments) -> Offer {
 }
 
 /// Returns what holds where no rule matches.
-pub(super) fn preset(approve: Approve) -> Preset {
+pub(crate) fn preset(approve: Approve) -> Preset {
     match approve {
         Approve::All => Preset::Full,
         Approve::Edits => Preset::AcceptEdits,

@@ -182,7 +182,13 @@ fn quoted(word: &str) -> String {
 
 /// Tells what was refused in a turn without a person having said no, and what would have allowed it; nothing if nothing
 /// was.
-pub(super) fn refused(host: &Host, session: &Session, turn: u64, refusals: &[Refusal]) -> Option<String> {
+pub(super) fn refused(
+    host: &Host,
+    session: &Session,
+    turn: u64,
+    refusals: &[Refusal],
+    given: Option<Preset>,
+) -> Option<String> {
     let here = format!("{}/", host.workspace().roots().cwd());
     let mut lines: Vec<String> = Vec::new();
     for refusal in refusals {
@@ -193,10 +199,10 @@ pub(super) fn refused(host: &Host, session: &Session, turn: u64, refusals: &[Ref
         let what = what.collect::<Vec<_>>().join(", ");
         let what =
             if what.is_empty() { display::line(&refusal.title, 300) } else { display::line(&what, 500) };
-        let hint = hint(host, &refusal.operations, session.name());
+        let hint = hint(host, &refusal.operations, session.name(), given);
         lines.push(format!("{what}: nobody is there to ask; {hint}"));
     }
-    lines.extend(by_rules(host, session.name(), turn).into_iter().map(|line| line.replace(&here, "")));
+    lines.extend(by_rules(host, session.name(), turn, given).into_iter().map(|line| line.replace(&here, "")));
     let mut seen = std::collections::BTreeSet::new();
     lines.retain(|line| seen.insert(line.clone()));
     let more = lines.len().saturating_sub(MAX_REFUSED);
@@ -212,22 +218,29 @@ pub(super) fn refused(host: &Host, session: &Session, turn: u64, refusals: &[Ref
 }
 
 /// Says what would have allowed it all.
-fn hint(host: &Host, operations: &[Operation], session: &str) -> String {
-    match allowing(host.approvals(), operations, session) {
+fn hint(host: &Host, operations: &[Operation], session: &str, given: Option<Preset>) -> String {
+    match allowing(host.approvals(), operations, session, given) {
         Some(flag) => format!("{flag} would allow it"),
         None => "no flag allows it, a rule does (bowline policy allow)".to_owned(),
     }
 }
 
-/// Returns the flag that would have allowed it all.
-fn allowing(approvals: &Approvals, operations: &[Operation], session: &str) -> Option<&'static str> {
+/// Returns the flag that would have allowed it all: one that allows more than the one that was given.
+fn allowing(
+    approvals: &Approvals,
+    operations: &[Operation],
+    session: &str,
+    given: Option<Preset>,
+) -> Option<&'static str> {
     let context = Context { session: session.to_owned(), turn: None, now: Moment(0) };
     let presets = [
         (Preset::ReadOnly, "--approve reads"),
         (Preset::AcceptEdits, "--approve edits"),
         (Preset::Full, "--approve all"),
     ];
-    presets.into_iter().find_map(|(preset, flag)| {
+    let allows_more =
+        |preset: Preset| given.is_none_or(|given| preset != given && given.stricter(preset) == given);
+    presets.into_iter().filter(|(preset, _)| allows_more(*preset)).find_map(|(preset, flag)| {
         let policy = approvals.policy_with(Fallback::Unless(preset)).ok()?;
         let allows = |operation| policy.judge(operation, &context).effect == Effect::Allow;
         (!operations.is_empty() && operations.iter().all(allows)).then_some(flag)
@@ -263,7 +276,7 @@ fn operation(entry: &Entry) -> Option<Operation> {
 }
 
 /// Tells what rules and presets denied.
-fn by_rules(host: &Host, session: &str, turn: u64) -> Vec<String> {
+fn by_rules(host: &Host, session: &str, turn: u64, given: Option<Preset>) -> Vec<String> {
     let newest = Filter { session: Some(session.to_owned()), newest: Some(MAX_ENTRIES), ..Filter::default() };
     // A log that cannot be read is told of by those who verify it.
     let Ok(entries) = host.approvals().audit().entries(newest) else { return Vec::new() };
@@ -298,7 +311,7 @@ fn by_rules(host: &Host, session: &str, turn: u64) -> Vec<String> {
                 By::Rule(rule) => Some(format!("{verb}{subject}: by {}", display::line(rule, 300))),
                 By::Preset(preset) => {
                     let operations = operation(&entry);
-                    let hint = hint(host, operations.as_slice(), session);
+                    let hint = hint(host, operations.as_slice(), session, given);
                     Some(format!("{verb}{subject}: by the preset {preset}; {hint}"))
                 }
                 _ => None,

@@ -139,7 +139,7 @@ fn tell(operating: &mut Operating, title: &str) {
     };
     let title = display::line(title, 200);
     let text = format!(
-        "denied {title}, {why}: `bowline policy list` shows the rules, and `bowline policy` changes them"
+        "denied {title}, {why}: `bowline policy show` lists the rules, and `bowline policy --help` says how to change them"
     );
     operating.held.show(Event::Notice { text: &text });
 }

@@ -6,6 +6,13 @@
 
 use super::{Access, LexicalPath};
 
+mod names;
+
+use names::{AFFIXES, IN_REPOSITORY, KEY_STEMS, NAMES, PAIRS};
+
+/// By a file of this name git knows a directory as a repository.
+const HEAD: &str = "head";
+
 /// Why a path is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
@@ -13,10 +20,16 @@ pub enum Protection {
     Hook,
     /// The store and settings of a version control system.
     Repository,
+    /// The file by which git takes a directory for a repository.
+    Head,
     /// The settings of an editor.
     Editor,
     /// The settings of a coding agent, or the servers it starts.
     Agent,
+    /// What coding agents are told to do in a project.
+    Instructions,
+    /// The settings of a tool, which name the programs that its plain commands run.
+    Tool,
     /// What is run when a directory is entered.
     DirectoryEnvironment,
     /// The description of a development container.
@@ -40,10 +53,15 @@ impl Protection {
             Protection::Repository => {
                 "writes into the repository's own files: they name commands that run later"
             }
+            Protection::Head => {
+                "writes a git HEAD: git takes its directory for a repository and runs what its settings name"
+            }
             Protection::Editor => "writes editor settings: they name tasks and programs that run later",
             Protection::Agent => {
                 "writes an agent's settings: they grant it rights and name servers it starts"
             }
+            Protection::Instructions => "writes instructions that coding agents follow",
+            Protection::Tool => "writes a tool's settings: they name programs that its ordinary commands run",
             Protection::DirectoryEnvironment => {
                 "is an environment file: may hold secrets, and runs when the directory is entered"
             }
@@ -80,6 +98,7 @@ pub(crate) fn protecting(path: &str, access: Access) -> Vec<&str> {
     let mut is_protecting = vec![false; names.len()];
     for at in 0..names.len() {
         is_protecting[at] |= guards(single(&folded[at]));
+        is_protecting[at] |= at + 1 == names.len() && guards(head(&folded[at]));
         if at > 0 && guards(pair(&folded[at - 1], &folded[at])) {
             is_protecting[at - 1] = true;
             is_protecting[at] = true;
@@ -104,60 +123,15 @@ impl PatternName {
         let (start, protected) = (fold(&self.start), fold(protected));
         let Some(end) = &self.end else { return start == protected };
         let end = end.to_lowercase();
-        let ends = |extension: &str| protected.ends_with(extension) && end.ends_with(extension);
-        (protected.starts_with(".env") && start.starts_with(".env")) || ends(".pem") || ends(".key")
+        let has = |name: (&str, &str), affix: (&str, &str)| {
+            name.0.starts_with(affix.0) && name.1.ends_with(affix.1)
+        };
+        let protecting = |begins: &str, ends: &str| {
+            has((&protected, &protected), (begins, ends)) && has((&start, &end), (begins, ends))
+        };
+        AFFIXES.iter().any(|(begins, ends, _)| protecting(begins, ends))
     }
 }
-
-/// Names that are protected wherever they stand, in their folded form.
-const NAMES: &[(&str, Protection)] = &[
-    (".husky", Protection::Hook),
-    (".git", Protection::Repository),
-    (".gitconfig", Protection::Repository),
-    (".hg", Protection::Repository),
-    (".svn", Protection::Repository),
-    (".vscode", Protection::Editor),
-    (".idea", Protection::Editor),
-    (".zed", Protection::Editor),
-    (".cursor", Protection::Agent),
-    (".claude", Protection::Agent),
-    (".codex", Protection::Agent),
-    (".agents", Protection::Agent),
-    (".mcp.json", Protection::Agent),
-    (".envrc", Protection::DirectoryEnvironment),
-    (".devcontainer", Protection::Container),
-    (".devcontainer.json", Protection::Container),
-    (".bashrc", Protection::ShellStartup),
-    (".bash_profile", Protection::ShellStartup),
-    (".bash_login", Protection::ShellStartup),
-    (".bash_logout", Protection::ShellStartup),
-    (".bash_aliases", Protection::ShellStartup),
-    (".profile", Protection::ShellStartup),
-    (".zshrc", Protection::ShellStartup),
-    (".zshenv", Protection::ShellStartup),
-    (".zprofile", Protection::ShellStartup),
-    (".zlogin", Protection::ShellStartup),
-    (".zlogout", Protection::ShellStartup),
-    (".kshrc", Protection::ShellStartup),
-    (".cshrc", Protection::ShellStartup),
-    (".tcshrc", Protection::ShellStartup),
-    (".login", Protection::ShellStartup),
-    (".inputrc", Protection::ShellStartup),
-    ("config.fish", Protection::ShellStartup),
-    (".ssh", Protection::Secrets),
-    (".gnupg", Protection::Secrets),
-    (".aws", Protection::Secrets),
-    (".netrc", Protection::Secrets),
-    (".git-credentials", Protection::Secrets),
-];
-
-/// Two names that are protected where one stands in the other, in their folded form.
-const PAIRS: &[(&str, &str, Protection)] =
-    &[(".git", "hooks", Protection::Hook), (".github", "workflows", Protection::Workflow)];
-
-/// The stems of the private keys that OpenSSH makes.
-const KEY_STEMS: &[&str] =
-    &["id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", "id_xmss"];
 
 /// Characters that HFS+ ignores in a name.
 const IGNORED: &[char] = &[
@@ -170,8 +144,29 @@ pub(super) fn classify(path: &str, access: Access) -> Option<Protection> {
     let names: Vec<String> = path.split(['/', '\\']).map(fold).collect();
     (0..names.len()).find_map(|at| {
         let next = names.get(at + 1).map_or("", String::as_str);
-        pair(&names[at], next).or_else(|| single(&names[at])).filter(|protection| protection.guards(access))
+        let last = || (at + 1 == names.len()).then(|| head(&names[at])).flatten();
+        let found = pair(&names[at], next).or_else(|| single(&names[at])).or_else(last);
+        found.filter(|protection| protection.guards(access))
     })
+}
+
+/// Returns the directories on the way to a path that a write there changes if they are repositories by themselves, as bare
+/// ones are: those in which the next name is one that git keeps in a repository. Relative as the path is.
+#[must_use]
+pub fn maybe_repositories(path: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    for name in path.split('/') {
+        if IN_REPOSITORY.contains(&fold(name).as_str()) {
+            found.push(path[..start].trim_end_matches('/'));
+        }
+        start += name.len() + 1;
+    }
+    found
+}
+
+fn head(name: &str) -> Option<Protection> {
+    (name == HEAD).then_some(Protection::Head)
 }
 
 fn pair(name: &str, next: &str) -> Option<Protection> {
@@ -184,10 +179,11 @@ fn single(name: &str) -> Option<Protection> {
     if let Some((_, protection)) = NAMES.iter().find(|(protected, _)| is_spelled(name, protected)) {
         return Some(*protection);
     }
-    if name.ends_with(".pem") || name.ends_with(".key") || is_key(name) {
+    if is_key(name) {
         return Some(Protection::PrivateKey);
     }
-    name.starts_with(".env").then_some(Protection::Secrets)
+    let affix = AFFIXES.iter().find(|(begins, ends, _)| name.starts_with(begins) && name.ends_with(ends));
+    affix.map(|(_, _, protection)| *protection)
 }
 
 /// Says whether a name is one that private keys have: `id_` and no extension, or a stem of OpenSSH's with any but that

@@ -366,6 +366,110 @@ fn what_runs_later_is_protected_from_writes_and_secrets_from_reads_too() {
 }
 
 #[test]
+fn settings_of_tools_agents_and_servers_are_protected() {
+    check_protected(
+        &[
+            "/w/.npmrc",
+            "/w/.pypirc",
+            "/w/_netrc",
+            "/home/u/.kube/config",
+            "/home/u/.docker/config.json",
+            "/w/credentials.json",
+            "/w/credentials-prod.json",
+            "/w/prod.env",
+            "/w/.cargo/credentials.toml",
+            "/w/.cargo/config.toml",
+            "/w/rust-toolchain.toml",
+            "/w/.yarnrc.yml",
+            "/w/.gitattributes",
+            "/w/.gitmodules",
+            "/w/.pre-commit-config.yaml",
+            "/w/.githooks/pre-commit",
+            "/w/.gdbinit",
+            "/w/.exrc",
+            "/w/.nvim.lua",
+            "/w/.dir-locals.el",
+            "/w/a.code-workspace",
+            "/w/.gemini/settings.json",
+            "/w/.qwen/settings.json",
+            "/w/.kimi/config.toml",
+            "/w/opencode.json",
+            "/w/AGENTS.md",
+            "/w/sub/CLAUDE.md",
+            "/w/GEMINI.md",
+            "/w/.cursorrules",
+            "/w/.github/copilot-instructions.md",
+            "/w/.gitlab-ci.yml",
+            "/w/evil/HEAD",
+            "/w/evil/head",
+            "/w/evil/HEAD. ",
+            "/w/.docker/daemon.json",
+            "/w/credentials.rs",
+            "/w/HEAD/a.txt",
+            "/w/src/head.rs",
+            "/w/env",
+            "/w/config",
+            "/w/agents/md",
+        ],
+        expect![[r#"
+            /w/.npmrc: Secrets
+            /w/.pypirc: Secrets
+            /w/_netrc: Secrets
+            /home/u/.kube/config: Secrets
+            /home/u/.docker/config.json: Secrets
+            /w/credentials.json: Secrets
+            /w/credentials-prod.json: Secrets
+            /w/prod.env: Secrets
+            /w/.cargo/credentials.toml: Secrets
+            /w/.cargo/config.toml: Tool (write)
+            /w/rust-toolchain.toml: Tool (write)
+            /w/.yarnrc.yml: Tool (write)
+            /w/.gitattributes: Repository (write)
+            /w/.gitmodules: Repository (write)
+            /w/.pre-commit-config.yaml: Hook (write)
+            /w/.githooks/pre-commit: Hook (write)
+            /w/.gdbinit: Tool (write)
+            /w/.exrc: Editor (write)
+            /w/.nvim.lua: Editor (write)
+            /w/.dir-locals.el: Editor (write)
+            /w/a.code-workspace: Editor (write)
+            /w/.gemini/settings.json: Agent (write)
+            /w/.qwen/settings.json: Agent (write)
+            /w/.kimi/config.toml: Agent (write)
+            /w/opencode.json: Agent (write)
+            /w/AGENTS.md: Instructions (write)
+            /w/sub/CLAUDE.md: Instructions (write)
+            /w/GEMINI.md: Instructions (write)
+            /w/.cursorrules: Instructions (write)
+            /w/.github/copilot-instructions.md: Instructions (write)
+            /w/.gitlab-ci.yml: Workflow (write)
+            /w/evil/HEAD: Head (write)
+            /w/evil/head: Head (write)
+            /w/evil/HEAD. : Head (write)
+            /w/.docker/daemon.json: -
+            /w/credentials.rs: -
+            /w/HEAD/a.txt: -
+            /w/src/head.rs: -
+            /w/env: -
+            /w/config: -
+            /w/agents/md: -
+        "#]],
+    );
+}
+
+#[test]
+fn a_write_below_what_git_keeps_in_a_repository_names_the_directory() {
+    let of = |path| maybe_repositories(path).join(" ");
+    assert_eq!(of("a/b/config"), "a/b");
+    assert_eq!(of("config"), "");
+    assert_eq!(maybe_repositories("config"), [""]);
+    assert_eq!(of("a/objects/ab/hooks"), "a a/objects/ab");
+    assert_eq!(of("a/HOOKS/pre-commit"), "a");
+    assert!(maybe_repositories("a/b/c.txt").is_empty());
+    assert!(maybe_repositories("a/configs").is_empty());
+}
+
+#[test]
 fn a_secret_inside_what_runs_later_is_still_a_secret() {
     check_protected(
         &["/w/.claude/.env", "/w/.ssh/.git"],
@@ -491,8 +595,11 @@ fn each_protection_says_why() {
     for name in [
         ".git/hooks",
         ".git",
+        "HEAD",
         ".zed",
         ".codex",
+        "AGENTS.md",
+        ".cargo",
         ".envrc",
         ".devcontainer",
         ".github/workflows",
@@ -506,8 +613,11 @@ fn each_protection_says_why() {
     expect![[r#"
         .git/hooks writes a git hook: runs later
         .git writes into the repository's own files: they name commands that run later
+        HEAD writes a git HEAD: git takes its directory for a repository and runs what its settings name
         .zed writes editor settings: they name tasks and programs that run later
         .codex writes an agent's settings: they grant it rights and name servers it starts
+        AGENTS.md writes instructions that coding agents follow
+        .cargo writes a tool's settings: they name programs that its ordinary commands run
         .envrc is an environment file: may hold secrets, and runs when the directory is entered
         .devcontainer writes a container's description: its commands run when it is built
         .github/workflows writes a workflow: runs on the build server

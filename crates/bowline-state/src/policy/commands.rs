@@ -3,14 +3,18 @@
 use std::collections::HashSet;
 
 use super::environment::{EnvironmentRisk, environment};
-use super::rule::below;
+use super::executed::executes;
 use super::seen::{MAX_DEPTH, Seen, Tokens, is_boundary, is_prefix, texts, without_quotes};
-use super::shell::{self, Redirection, Simple, Unparsed, Word};
-use super::targets::{MAX_FILES, SINKS, destination, is_steady, locate, moves, redirections};
+use super::shell::{self, Simple, Unparsed, Word};
+use super::targets::{
+    MAX_FILES, destination, follow, guessed_arguments, is_steady, locate, moves, redirections,
+};
 use super::wrappers::{Runs, base_name, is_known_shell, is_login, runs};
 use super::{Context, Effect, Ground, Law, Matcher, Policy, Preset, Reason, Rule, because};
 use crate::operation::{Command, Invocation, Kind, Leads};
-use crate::paths::{self, LexicalPath, Protection, Root, RootMode, Roots};
+use crate::paths;
+
+mod files;
 
 /// Returns the form of a command in which two are equal if they surely do the same: a single command of plain words as its
 /// words, whichever shell it was wrapped in; any other line as its text, without a shell that does nothing but read it.
@@ -91,6 +95,7 @@ pub(super) fn judge(policy: &Policy, kind: Kind, command: &Command, context: &Co
         command,
         exact: canonical(&command.invocation),
         is_free: policy.is_free(kind, context),
+        unreviewed: policy.unreviewed_by(command, context),
     };
     judge.whole()
 }
@@ -110,21 +115,25 @@ struct Judge<'p> {
     command: &'p Command,
     exact: Invocation,
     is_free: bool,
+    // Files that it must not execute unasked.
+    unreviewed: Vec<String>,
 }
 
 /// Where in a line a part stands.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Place<'d> {
     // How many commands it is in.
     depth: usize,
     // Whether an earlier part may have changed the directory.
     has_moved: bool,
+    // The directories that it may run in; none if that is only the command's own.
+    directories: &'d [String],
 }
 
-impl Place {
+impl Place<'_> {
     /// Returns the place of what a command here runs. Where that is done is not looked at.
     fn deeper(self) -> Self {
-        Self { depth: self.depth + 1, has_moved: true }
+        Self { depth: self.depth + 1, has_moved: true, ..self }
     }
 }
 
@@ -164,20 +173,26 @@ impl Judge<'_> {
     }
 
     /// Judges a line, each command by itself.
-    fn line(&self, line: &str, mut place: Place, is_allowed: bool, reasons: &mut Vec<Reason>) {
+    fn line(&self, line: &str, mut place: Place<'_>, is_allowed: bool, reasons: &mut Vec<Reason>) {
         let parsed = match shell::parse(line) {
             Ok(parsed) if place.depth < MAX_DEPTH => parsed,
             Ok(_) => return self.unparsed(line, "has commands in commands in commands", is_allowed, reasons),
             Err(why) => return self.unparsed(line, &why.to_string(), is_allowed, reasons),
         };
+        let mut directories = place.directories.to_vec();
+        if directories.is_empty() {
+            directories.push(self.command.cwd.clone());
+        }
         for command in &parsed.commands {
-            self.part(command, place, is_allowed, reasons);
-            place.has_moved |= may_move(&command.words);
+            self.part(command, Place { directories: &directories, ..place }, is_allowed, reasons);
+            let moves = may_move(&command.words);
+            follow(&mut directories, &command.words, moves);
+            place.has_moved |= moves;
         }
     }
 
     /// Judges one command of a line.
-    fn part(&self, part: &Simple, place: Place, is_allowed: bool, reasons: &mut Vec<Reason>) {
+    fn part(&self, part: &Simple, place: Place<'_>, is_allowed: bool, reasons: &mut Vec<Reason>) {
         for (name, value) in &part.assignments {
             self.variable(name, &value.text, reasons);
         }
@@ -192,11 +207,14 @@ impl Judge<'_> {
             self.against(&part.words, &shell, &part.text, reasons);
             // A login shell reads the user's own files first, which may go elsewhere.
             let has_moved = place.has_moved || is_login(&part.words[..at]);
-            return self.line(&text, Place { depth: place.depth + 1, has_moved }, is_allowed, reasons);
+            let inner = Place { depth: place.depth + 1, has_moved, ..place };
+            return self.line(&text, inner, is_allowed, reasons);
         }
         self.inner_variables(&part.words, reasons);
+        self.arguments(&part.words, place, is_allowed, reasons);
         let mut seen = Seen::default();
         seen.collect(&part.words, place.depth);
+        self.executed(|is_it| seen.runs(is_it), &part.text, reasons);
         let is_ruled = self.against(&part.words, &seen, &part.text, reasons);
         if is_ruled || is_allowed {
             return;
@@ -222,6 +240,19 @@ impl Judge<'_> {
         reasons.push(reason.of(&part.text));
     }
 
+    /// Adds the files that a command may execute though an agent wrote them unasked. What may run arbitrary code may run
+    /// these.
+    fn executed(&self, runs: impl Fn(&dyn Fn(&str) -> bool) -> bool, text: &str, reasons: &mut Vec<Reason>) {
+        if self.is_free {
+            return;
+        }
+        let guarded = self.policy.preset.guarded(self.kind);
+        for file in self.unreviewed.iter().filter(|file| runs(&|program: &str| executes(program, file))) {
+            // Before all else that asks: it is what the person has to know.
+            reasons.insert(0, Reason::law(guarded, Law::Unreviewed(file.clone())).of(text));
+        }
+    }
+
     /// Adds what denies or asks about a command, or about what it runs, and says whether a rule speaks of the command
     /// itself, so that the preset does not.
     fn against(&self, words: &[Word], seen: &Seen, text: &str, reasons: &mut Vec<Reason>) -> bool {
@@ -243,7 +274,7 @@ impl Judge<'_> {
     }
 
     /// Returns what allows a command.
-    fn covering(&self, words: &[Word], place: Place) -> Cover {
+    fn covering(&self, words: &[Word], place: Place<'_>) -> Cover {
         let reach = self.reach(words, place);
         // What the command runs is judged once, however many rules speak of the command.
         let mut is_inner_allowed = None;
@@ -272,7 +303,7 @@ impl Judge<'_> {
     }
 
     /// Returns how many words a rule needs to speak of all that a command runs.
-    fn reach(&self, words: &[Word], place: Place) -> usize {
+    fn reach(&self, words: &[Word], place: Place<'_>) -> usize {
         match (self.change_of_directory(words, place), runs(words)) {
             (Some(false), _) => usize::MAX,
             (Some(true), _) | (None, Runs::Itself) => 1,
@@ -286,7 +317,7 @@ impl Judge<'_> {
     }
 
     /// Says whether what a command runs is allowed by itself.
-    fn allows_inner(&self, words: &[Word], place: Place) -> bool {
+    fn allows_inner(&self, words: &[Word], place: Place<'_>) -> bool {
         let may_look = place.depth < MAX_DEPTH;
         match runs(words) {
             Runs::Words { at, .. } if may_look => {
@@ -297,14 +328,14 @@ impl Judge<'_> {
         }
     }
 
-    fn allows_text(&self, text: &str, place: Place) -> bool {
+    fn allows_text(&self, text: &str, place: Place<'_>) -> bool {
         let mut reasons = Vec::new();
         self.line(text, place, false, &mut reasons);
         reasons.iter().all(|reason| reason.effect == Effect::Allow)
     }
 
     /// Says whether a command changes to a directory of the workspace; nothing if it is no change of directory.
-    fn change_of_directory(&self, words: &[Word], place: Place) -> Option<bool> {
+    fn change_of_directory(&self, words: &[Word], place: Place<'_>) -> Option<bool> {
         if !moves(&words.first()?.text) {
             return None;
         }
@@ -337,77 +368,6 @@ impl Judge<'_> {
         }
     }
 
-    /// Judges what a shell does to a file for a command, as if the agent did it.
-    fn redirection(&self, redirection: &Redirection, place: Place, reasons: &mut Vec<Reason>) {
-        let target = &redirection.target;
-        if target.is_literal && SINKS.contains(&target.text.as_str()) {
-            return;
-        }
-        let is_certain = target.is_literal && (!place.has_moved || target.text.starts_with('/'));
-        let mut file = self.file(redirection.access.into(), &target.text);
-        if self.is_free {
-            // What may run arbitrary code may write files, but for those that a rule or their name guards.
-            file.retain(is_guard);
-        }
-        reasons.extend(file.into_iter().map(|reason| reason.of(&target.text)));
-        if !is_certain && !self.is_free {
-            let effect = self.policy.preset.guarded(self.kind);
-            reasons.push(Reason::law(effect, Law::UncertainTarget).of(&target.text));
-        }
-    }
-
-    /// Judges a file that a shell opens, by where it leads.
-    fn file(&self, access: paths::Access, name: &str) -> Vec<Reason> {
-        let guarded = self.policy.preset.guarded(self.kind);
-        let kind = if access == paths::Access::Read { Kind::Read } else { Kind::Write };
-        let uncertain = Reason::law(guarded, Law::UncertainTarget);
-        let Some(path) = locate(&self.command.cwd, name) else { return vec![uncertain] };
-        let by_text = |law: Law| {
-            let mut reasons = self.policy.judge_elsewhere(kind, path.as_str(), self.context);
-            // A command may write outside, if a person says so.
-            reasons.retain(|reason| reason.ground != Ground::Law(Law::Outside));
-            reasons.push(Reason::law(guarded, law));
-            let protection = self.admit(&path, access).unwrap_or_else(|| paths::protected(&path, access));
-            reasons.extend(protection.map(|protection| Reason::law(guarded, Law::Protected(protection))));
-            reasons
-        };
-        let mut reasons = match self.leads(&path, access) {
-            Some(Leads::Inside { resolved, protection }) => {
-                self.policy.judge_file(kind, path.as_str(), resolved, *protection, self.context)
-            }
-            Some(Leads::ReadOnly) => by_text(Law::ReadOnly),
-            Some(Leads::Elsewhere) => by_text(Law::Outside),
-            None => by_text(Law::UncertainTarget),
-        };
-        if !is_steady(name) {
-            reasons.push(uncertain);
-        }
-        reasons
-    }
-
-    /// Returns where a name leads, if somebody looked.
-    fn leads(&self, path: &LexicalPath, access: paths::Access) -> Option<&Leads> {
-        let reaches = self.command.reaches.iter();
-        let found = reaches.filter(|reached| reached.asked == path.as_str() && reached.access == access);
-        found.map(|reached| &reached.leads).next()
-    }
-
-    fn is_inside(&self, path: &str) -> bool {
-        self.policy.roots.iter().any(|root| below(path, root).is_some())
-    }
-
-    /// Returns what protects a file of the workspace; nothing if it is none.
-    fn admit(&self, path: &LexicalPath, access: paths::Access) -> Option<Option<Protection>> {
-        let root =
-            |root: &String| LexicalPath::parse(root).ok().map(|path| Root { path, mode: RootMode::Writable });
-        let mut parsed = self.policy.roots.iter().filter_map(root);
-        let mut roots = Roots::new(parsed.next()?);
-        for root in parsed {
-            roots.add(root).ok()?;
-        }
-        roots.admit(path, access).ok().map(|admitted| admitted.protection())
-    }
-
     /// Judges a line that cannot be taken apart.
     fn unparsed(&self, line: &str, why: &str, is_allowed: bool, reasons: &mut Vec<Reason>) {
         let policy = self.policy;
@@ -427,6 +387,7 @@ impl Judge<'_> {
             }
         }
         self.seen(line, reasons);
+        self.executed(|is_it| tokens.runs(is_it), line, reasons);
         let law = |effect| Reason::law(effect, Law::Unparsed(why.to_owned())).of(line);
         match (is_allowed, self.is_free, has_narrower) {
             (true, ..) => {}
@@ -452,17 +413,19 @@ impl Judge<'_> {
             }
         }
         let mut files = HashSet::new();
-        for (access, target) in redirections(&line) {
-            if !files.insert((access, target)) {
+        let redirected = redirections(&line).map(|(access, target)| (access, target.to_owned()));
+        for (access, target) in redirected.chain(guessed_arguments(&line)) {
+            if !files.insert((access, target.clone())) {
                 continue;
             }
+            let target = target.as_str();
             // Past the cap nothing is looked at, so that nothing that a rule denies gets lost in a crowd.
             if files.len() > MAX_FILES {
                 let why = format!("names more than {MAX_FILES} files");
                 reasons.push(Reason::law(Effect::Deny, Law::Unparsed(why)));
                 return;
             }
-            let mut found = self.file(access, target);
+            let mut found = self.file(&self.command.cwd, access, target);
             found.retain(|reason| reason.effect != Effect::Allow && is_guard(reason));
             reasons.extend(found.into_iter().map(|reason| reason.of(target)));
         }
@@ -487,7 +450,7 @@ enum Cover {
 }
 
 /// Says whether a command may change the directory for those after it.
-fn may_move(mut words: &[Word]) -> bool {
+pub(super) fn may_move(mut words: &[Word]) -> bool {
     loop {
         match runs(words) {
             Runs::Itself => return words.first().is_some_and(|word| moves(&word.text)),

@@ -31,6 +31,7 @@ const HOOKS: &[(&str, &str)] = &[
     ("rsync", "--rsh"),
     ("rsync", "--rsync-path"),
     ("git", "--config-env"),
+    ("git", "--git-dir"),
     ("git", "--exec-path"),
     ("git", "--upload-pack"),
     ("git", "--receive-pack"),
@@ -151,6 +152,12 @@ pub(super) fn hooked(name: &str, words: &[Word]) -> Runs {
         if let Some(at) = options.enumerate().find(|(_, word)| word.text.starts_with("-c")).map(|(at, _)| at)
         {
             return Runs::Hidden { reach: at + 3 };
+        }
+        // Settings that it writes name programs that other commands of git run. Options before the subcommand take values.
+        let has_options = words.get(1).is_some_and(|word| word.text.starts_with('-'));
+        let mut places = words.iter().enumerate().skip(1).filter(|(at, _)| *at == 1 || has_options);
+        if let Some((at, _)) = places.find(|(_, word)| word.text == "config") {
+            return Runs::Hidden { reach: at + 2 };
         }
     }
     let own = HOOKS.iter().filter(|(program, _)| *program == name).map(|(_, option)| *option);

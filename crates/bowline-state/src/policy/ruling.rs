@@ -74,12 +74,16 @@ pub enum Law {
     UnknownVariable,
     /// The file's name is made up by the shell, or depends on where the line has gone.
     UncertainTarget,
+    /// It writes files whose names do not stand in it.
+    UnseenTargets,
     /// It only says what it does.
     Described,
     /// The address cannot be read with certainty.
     UnclearAddress,
     /// It changes to a directory of the workspace.
     Moves,
+    /// It executes this file, which an agent wrote without a person's approval.
+    Unreviewed(String),
 }
 
 impl Ruling {
@@ -171,8 +175,14 @@ impl fmt::Display for Law {
             Law::RunsCode(how) => write!(f, "the variable is set, and {how}"),
             Law::UnknownVariable => f.write_str("the variable is set, and what it does is not known"),
             Law::UncertainTarget => f.write_str("which file this is depends on the shell"),
+            Law::UnseenTargets => {
+                f.write_str("it writes files that it does not name: those of an archive or a patch")
+            }
             Law::Described => f.write_str("the agent only describes what it does"),
             Law::UnclearAddress => f.write_str("the address cannot be read with certainty"),
+            Law::Unreviewed(file) => {
+                write!(f, "it may execute {}, which an agent changed without your approval", quote(file))
+            }
             Law::Moves => f.write_str("changes to a directory of the workspace"),
         }
     }

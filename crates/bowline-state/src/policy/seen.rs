@@ -49,6 +49,13 @@ impl Seen {
             || self.loose.iter().any(|loose| loose.mention(prefix))
     }
 
+    /// Says whether it may run a program of which this is true, given its name in lower case.
+    pub(super) fn runs(&self, is_it: impl Fn(&str) -> bool) -> bool {
+        let programs = self.commands.iter().filter_map(|words| words.first());
+        programs.into_iter().any(|program| is_it(&base_name(program)))
+            || self.loose.iter().any(|loose| loose.runs(&is_it))
+    }
+
     /// Says whether it may run a command that starts with words, by what a shell or git puts in their place.
     pub(super) fn may_have(&self, prefix: &[String]) -> bool {
         let is_git = || prefix.first().is_some_and(|program| base_name(program) == "git");
@@ -73,6 +80,11 @@ impl Tokens {
             programs.entry(base_name(word)).or_default().push(at);
         }
         Self { words, programs }
+    }
+
+    /// Says whether there may be a program of which this is true, given its name in lower case.
+    pub(super) fn runs(&self, is_it: impl Fn(&str) -> bool) -> bool {
+        self.programs.keys().any(|program| is_it(program))
     }
 
     /// Says whether there may be a command that starts with words.
@@ -156,7 +168,7 @@ impl Seeable for Word {
 }
 
 /// Says whether a shell may put a word in place of a pattern. What stands in brackets may be any letter.
-fn fits(pattern: &str, word: &str) -> bool {
+pub(super) fn fits(pattern: &str, word: &str) -> bool {
     let mut letters: Vec<Option<char>> = Vec::new();
     let mut rest = pattern.chars();
     while let Some(letter) = rest.next() {

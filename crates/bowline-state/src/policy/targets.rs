@@ -1,7 +1,10 @@
-//! The files and directories that a shell line names for the shell itself, so that somebody can look where they lead.
+//! The files and directories that a shell line names, for the shell itself and for plain commands, so that the engine can
+//! look where they lead.
 
 use std::collections::HashSet;
 
+use super::arguments::{arguments, is_known};
+use super::commands::may_move;
 use super::seen::{MAX_DEPTH, is_boundary, without_quotes};
 use super::shell::{self, Word};
 use super::wrappers::{Runs, runs};
@@ -10,6 +13,8 @@ use crate::paths::{Access, LexicalPath};
 
 /// So many are looked for in one line, at most.
 pub(super) const MAX_FILES: usize = 1024;
+/// As many directories are thought of that a command of a line may run in.
+const MAX_DIRECTORIES: usize = 16;
 /// Files that anybody may write, because nothing stays there.
 pub(super) const SINKS: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr"];
 
@@ -22,11 +27,12 @@ pub struct Named {
     pub access: Access,
 }
 
-/// Returns what the shell itself would open or change to for a command: at most 1,024 names, whatever the line is. Where
-/// they lead belongs into the command's `reaches` before it is judged.
+/// Returns what the shell itself would open or change to for a command, and what plain commands are given to read and write:
+/// at most 1,024 names, whatever the line is. Where they lead belongs into the command's `reaches` before it is judged.
 #[must_use]
 pub fn targets(command: &Command) -> Vec<Named> {
-    let mut found = Found { cwd: &command.cwd, named: Vec::new(), known: HashSet::new() };
+    let directories = vec![command.cwd.clone()];
+    let mut found = Found { cwd: &command.cwd, directories, named: Vec::new(), known: HashSet::new() };
     match &command.invocation {
         Invocation::Argv(words) if words.len() > shell::MAX_WORDS => {}
         Invocation::Argv(words) => {
@@ -62,6 +68,20 @@ pub(super) fn redirections(line: &str) -> impl Iterator<Item = (Access, &str)> {
     })
 }
 
+/// Returns what look like files that plain commands are given, in a text that cannot be taken apart, without its quotes.
+pub(super) fn guessed_arguments(line: &str) -> impl Iterator<Item = (Access, String)> {
+    let is_between =
+        |character: char| matches!(character, ';' | '&' | '|' | '(' | ')' | '`' | '\n' | '{' | '}');
+    line.split(is_between).flat_map(|part| {
+        let word = |text: &str| Word { text: text.to_owned(), is_literal: true };
+        let words: Vec<Word> = part.split_whitespace().map(word).collect();
+        // What stands before the program may be anything.
+        let start = words.iter().position(|word| is_known(&word.text)).unwrap_or(words.len());
+        let found = arguments(&words[start..]).into_iter();
+        found.map(|argument| (argument.access, argument.name.into_owned())).collect::<Vec<_>>()
+    })
+}
+
 /// Returns the directory that a `cd` names, if it names one plainly.
 pub(super) fn destination(words: &[Word]) -> Option<&Word> {
     let target = match words {
@@ -87,8 +107,29 @@ impl From<shell::Access> for Access {
     }
 }
 
+/// Adds the directories that commands after this one may run in. A change of directory may fail, so those before stay; one
+/// that cannot be told leads where no name is of the workspace.
+pub(super) fn follow(directories: &mut Vec<String>, words: &[Word], may_move: bool) {
+    if !may_move {
+        return;
+    }
+    let target = words.first().filter(|program| moves(&program.text)).and_then(|_| destination(words));
+    let Some(target) = target.filter(|_| directories.len() <= MAX_DIRECTORIES / 2) else {
+        return directories.push("/".to_owned());
+    };
+    for at in 0..directories.len() {
+        let entered = locate(&directories[at], &target.text);
+        let entered = entered.map_or_else(|| "/".to_owned(), |path| path.as_str().to_owned());
+        if !directories.contains(&entered) {
+            directories.push(entered);
+        }
+    }
+}
+
 struct Found<'c> {
     cwd: &'c str,
+    // Where the command that is looked at may run.
+    directories: Vec<String>,
     named: Vec<Named>,
     known: HashSet<Named>,
 }
@@ -97,14 +138,18 @@ impl Found<'_> {
     fn line(&mut self, line: &str, depth: usize) {
         let Ok(parsed) = shell::parse(line) else {
             let line = without_quotes(line);
-            return redirections(&line).for_each(|(access, target)| self.add(target, access));
+            redirections(&line).for_each(|(access, target)| self.add(target, access));
+            return guessed_arguments(&line).for_each(|(access, target)| self.add(&target, access));
         };
+        let before = self.directories.clone();
         for command in &parsed.commands {
             for redirection in &command.redirections {
                 self.add(&redirection.target.text, redirection.access.into());
             }
             self.words(&command.words, depth);
+            follow(&mut self.directories, &command.words, may_move(&command.words));
         }
+        self.directories = before;
     }
 
     fn words(&mut self, words: &[Word], depth: usize) {
@@ -112,6 +157,11 @@ impl Found<'_> {
             && let Some(target) = destination(words)
         {
             self.add(&target.text, Access::Read);
+        }
+        for argument in arguments(words) {
+            for directory in &self.directories.clone() {
+                self.add_in(directory, &argument.name, argument.access);
+            }
         }
         // One more than the judge looks into does no harm.
         match runs(words) {
@@ -122,10 +172,17 @@ impl Found<'_> {
     }
 
     fn add(&mut self, name: &str, access: Access) {
-        if self.named.len() >= MAX_FILES || SINKS.contains(&name) {
+        if SINKS.contains(&name) {
             return;
         }
-        let Some(path) = locate(self.cwd, name) else { return };
+        self.add_in(self.cwd, name, access);
+    }
+
+    fn add_in(&mut self, directory: &str, name: &str, access: Access) {
+        if self.named.len() >= MAX_FILES {
+            return;
+        }
+        let Some(path) = locate(directory, name) else { return };
         let named = Named { path: path.as_str().to_owned(), access };
         if self.known.insert(named.clone()) {
             self.named.push(named);

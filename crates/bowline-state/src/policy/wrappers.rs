@@ -43,7 +43,8 @@ const fn wrapper(
 }
 
 const WRAPPERS: &[Wrapper] = &[
-    wrapper("env", &["-i", "-", "--ignore-environment", "-0"], &["-u", "--unset"], 0, true),
+    // With less of the environment than every command has, git would trust any directory.
+    wrapper("env", &["-0"], &[], 0, true),
     wrapper("sudo", &["-n", "-E", "-H", "-S", "-k", "-b", "--"], &["-u", "-g"], 0, true),
     wrapper("doas", &["-n", "--"], &["-u"], 0, false),
     wrapper("nice", &["--"], &["-n", "--adjustment"], 0, false),

@@ -72,6 +72,13 @@ pub const INHERITED: &[&str] = &[
 /// What is set unless somebody sets it: a pager would wait for a person.
 pub const SET: &[(&str, &str)] = &[("PAGER", "cat"), ("GIT_PAGER", "cat")];
 
+/// Settings that every git is given which a command starts, stronger than those of any repository: a directory is not taken
+/// for a repository because it looks like one, and no program is asked which files changed.
+pub const GIT_SETTINGS: &[(&str, &str)] = &[("safe.bareRepository", "explicit"), ("core.fsmonitor", "false")];
+
+/// How many settings git finds in its environment.
+const GIT_COUNT: &str = "GIT_CONFIG_COUNT";
+
 /// Why a request's variables cannot be set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadVariable {
@@ -95,7 +102,7 @@ pub enum BadVariable {
 }
 
 /// Returns the environment of a command, by name: what is [`SET`], overridden by what of `inherited` every command gets
-/// and the user `allows` (written as in [`INHERITED`]), overridden by what the request asks for.
+/// and the user `allows` (written as in [`INHERITED`]), overridden by what the request asks for, and [`GIT_SETTINGS`].
 ///
 /// # Errors
 /// Returns which of the request's variables cannot be set.
@@ -130,7 +137,22 @@ pub fn environment(
     }
     // Of two with the same name the last one counts, as in a shell.
     variables.extend(request.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    Ok(variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let mut variables: BTreeMap<String, String> = variables.into_iter().map(owned).collect();
+    set_git(&mut variables);
+    Ok(variables.into_iter().collect())
+}
+
+/// Adds [`GIT_SETTINGS`] after those that are there already: of two for the same the last one counts.
+fn set_git(variables: &mut BTreeMap<String, String>) {
+    let there: usize =
+        variables.get(GIT_COUNT).and_then(|count| count.trim().parse().ok()).unwrap_or_default();
+    for (at, (key, value)) in GIT_SETTINGS.iter().enumerate() {
+        let at = there.saturating_add(at);
+        variables.insert(format!("GIT_CONFIG_KEY_{at}"), (*key).to_owned());
+        variables.insert(format!("GIT_CONFIG_VALUE_{at}"), (*value).to_owned());
+    }
+    variables.insert(GIT_COUNT.to_owned(), there.saturating_add(GIT_SETTINGS.len()).to_string());
 }
 
 fn is_name(name: &str) -> bool {

@@ -11,7 +11,8 @@ use super::{Approvals, context};
 use crate::policy::PolicyError;
 
 impl Approvals {
-    /// Says what the rules come to for an operation, and does nothing.
+    /// Says what the rules come to for an operation. One that they let pass is taken for done: if it changes files that tools
+    /// execute, these count as unreviewed from then on.
     ///
     /// # Errors
     /// Returns why the rules cannot be used.
@@ -30,7 +31,8 @@ impl Approvals {
         holder: &Holder,
         operation: &Operation,
     ) -> Result<Ruling, PolicyError> {
-        Ok(self.policy_since(asked)?.judge(operation, &context(holder)))
+        let policy = self.policy_since(asked)?;
+        Ok(self.noted(&policy, operation, &context(holder)))
     }
 
     /// Says what the rules would come to for an operation if there were one more, and does nothing.
@@ -73,6 +75,7 @@ impl Approvals {
         whole.preset = state.fallback.preset(stated);
         whole.rules.extend(state.kept.iter().cloned());
         whole.roots.extend(state.roots.iter().cloned());
+        whole.unreviewed.extend(state.unreviewed.keys().cloned());
         let whole = Arc::new(whole);
         state.whole = Some((base, whole.clone()));
         Ok(whole)

@@ -8,6 +8,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Statement, p
 
 use super::error::{Fault, JournalError};
 use super::rows::Hash;
+use super::seal::{OVERHEAD, Seal};
 use super::{MAX_CONTENT_BYTES, delta};
 
 const RAW: i64 = 0;
@@ -58,6 +59,14 @@ impl<'c> Keeper<'c> {
     /// is asked for.
     pub(super) fn put(&mut self, hash: &ContentHash, bytes: &[u8]) -> Result<(), Fault> {
         self.put_as(hash, bytes, None, || compress(bytes))
+    }
+
+    /// Does so with a content that is stored encrypted. Bytes that are stored raw and are longer than the content are that.
+    pub(super) fn put_sealed(&mut self, hash: &ContentHash, bytes: &[u8], seal: &Seal) -> Result<(), Fault> {
+        if self.depth(hash)?.is_some() {
+            return Ok(());
+        }
+        self.insert(hash, bytes.len(), (RAW, &seal.seal(hash, bytes)?), None)
     }
 
     /// Does so with the difference from another content, if there is one, or with bytes that somebody else compresses.
@@ -125,8 +134,12 @@ pub(super) fn has(connection: &Connection, hash: &ContentHash) -> Result<bool, F
 }
 
 /// Returns a content if it is kept.
-pub(super) fn get(connection: &Connection, hash: &ContentHash) -> Result<Option<Vec<u8>>, Fault> {
-    match load(&mut connection.prepare(GET)?, hash)? {
+pub(super) fn get(
+    connection: &Connection,
+    hash: &ContentHash,
+    seal: impl FnOnce() -> Option<Seal>,
+) -> Result<Option<Vec<u8>>, Fault> {
+    match load(&mut connection.prepare(GET)?, hash, seal)? {
         Some(bytes) if ContentHash::of(&bytes) != *hash => Err(JournalError::Damaged(*hash).into()),
         kept => Ok(kept),
     }
@@ -138,7 +151,11 @@ const GET: &str = "SELECT size, codec, data, base FROM blobs LEFT JOIN contents 
      WHERE hash = ?1";
 
 /// Returns the bytes that are kept under a hash, whether or not they have it.
-fn load(get: &mut Statement<'_>, hash: &ContentHash) -> Result<Option<Vec<u8>>, Fault> {
+fn load(
+    get: &mut Statement<'_>,
+    hash: &ContentHash,
+    seal: impl FnOnce() -> Option<Seal>,
+) -> Result<Option<Vec<u8>>, Fault> {
     let damaged = || Fault::from(JournalError::Damaged(*hash));
     let mut differences = Vec::new();
     let mut next = *hash;
@@ -155,6 +172,9 @@ fn load(get: &mut Statement<'_>, hash: &ContentHash) -> Result<Option<Vec<u8>>, 
             return Err(damaged());
         }
         let mut bytes = match codec {
+            RAW if data.len() == size + OVERHEAD => {
+                seal().and_then(|seal| seal.unseal(&next, data)).ok_or_else(damaged)?
+            }
             RAW => data.to_vec(),
             LZ4 => lz4_flex::block::decompress(data, size).map_err(|_| damaged())?,
             // More of them than are ever put one upon the other: a damaged one may lead back to itself.

@@ -64,6 +64,9 @@ pub enum JournalError {
     /// A kept content is not what it was.
     #[error("the content {0} is damaged in the journal and cannot be given back")]
     Damaged(ContentHash),
+    /// The content of a secret file cannot be encrypted, so it is not kept.
+    #[error("the text of a secret file cannot be encrypted for the journal: try again")]
+    Unsealable,
     /// A change's record makes no sense.
     #[error("the record of change {0} is damaged in the journal")]
     DamagedChange(ChangeId),

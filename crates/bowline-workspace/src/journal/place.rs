@@ -275,7 +275,7 @@ fn make_private(path: &Path, mode: u32) -> Result<(), JournalError> {
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(io_error("make private", path))
 }
 
-fn sync_directory(path: &Path) -> Result<(), JournalError> {
+pub(super) fn sync_directory(path: &Path) -> Result<(), JournalError> {
     File::open(path).and_then(|directory| directory.sync_all()).map_err(io_error("sync", path))
 }
 

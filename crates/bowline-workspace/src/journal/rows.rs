@@ -9,6 +9,7 @@ use rusqlite::{Connection, Row, params, params_from_iter};
 use super::blobs::{Built, Keeper, compress, difference};
 use super::error::{Fault, JournalError};
 use super::recent::Recent;
+use super::seal::{Seal, is_secret};
 use super::{
     Draft, Entry, Filter, MAX_COMMAND_BYTES, MAX_CONTENT_BYTES, MAX_TEXT_BYTES, Manner, Outcome, Pending,
     Side, SideContent,
@@ -32,6 +33,7 @@ pub(super) fn insert(
     drafts: &[Draft<'_>],
     outcome: Option<Outcome>,
     now: Moment,
+    seal: Option<&Seal>,
 ) -> Result<(Vec<ChangeId>, u64), Fault> {
     let next = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'changes'), 0) + 1";
     let batch: i64 = connection.prepare_cached(next)?.query_row([], |row| row.get(0))?;
@@ -44,7 +46,10 @@ pub(super) fn insert(
     let mut ids = Vec::with_capacity(drafts.len());
     for draft in drafts {
         check(draft)?;
-        let (before, after) = states(&mut keeper, recent, draft, drafts.len())?;
+        let (before, after) = match seal.filter(|_| is_secret(draft.path)) {
+            Some(seal) => sealed_states(&mut keeper, draft, seal)?,
+            None => states(&mut keeper, recent, draft, drafts.len())?,
+        };
         let (manner, temp) = match &draft.manner {
             Manner::Rename { temp } => (0, Some(temp)),
             Manner::InPlace => (1, None),
@@ -225,6 +230,23 @@ fn states(
         }
         Ok((state(draft.before, before_hash), state(draft.after, after_hash)))
     })
+}
+
+/// Keeps both sides of a draft of a secret file, each by itself: what differs little from a secret is one.
+fn sealed_states(
+    keeper: &mut Keeper<'_>,
+    draft: &Draft<'_>,
+    seal: &Seal,
+) -> Result<(Option<FileState>, Option<FileState>), Fault> {
+    let mut keep = |side: Option<Side<'_>>| {
+        let bytes = bytes(draft, side)?;
+        let hash = bytes.map(ContentHash::of);
+        if let Some((hash, bytes)) = hash.as_ref().zip(bytes) {
+            keeper.put_sealed(hash, bytes, seal)?;
+        }
+        Ok::<_, Fault>(state(side, hash))
+    };
+    Ok((keep(draft.before)?, keep(draft.after)?))
 }
 
 /// Returns the bytes of a side, if they are to be kept.

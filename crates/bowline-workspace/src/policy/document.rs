@@ -60,7 +60,7 @@ impl Layers {
         // Whoever is told of a rule finds it by that number.
         let rules = self.everywhere.rules.iter().chain(own).cloned().zip(1..);
         let rules = rules.map(|(rule, number)| rule.numbered(number)).collect();
-        Policy { preset, rules, roots: roots.to_vec() }
+        Policy { preset, rules, roots: roots.to_vec(), ..Policy::default() }
     }
 
     /// Returns the preset that is stated for a workspace: its own, else the one for all.

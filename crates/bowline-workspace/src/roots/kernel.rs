@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use bowline_state::paths::LexicalPath;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::{Found, Lost, Open, Resolved};
@@ -109,25 +109,6 @@ pub(super) fn name(handle: &OwnedFd) -> Option<String> {
 pub(super) fn in_proc(handle: BorrowedFd<'_>) -> String {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", handle.as_raw_fd())
-}
-
-/// Returns where the repository's own files are, if `.git` in a directory is a file that says so: a worktree or a
-/// submodule. They are protected as `.git` is, whatever they are called.
-pub(super) fn repository(directory: &OwnedFd, canonical: &str) -> Option<LexicalPath> {
-    use std::io::Read;
-    // Longer than any path.
-    const LONGEST: u64 = 8 << 10;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, ".git", flags, Mode::empty()).ok()?;
-    let stat = rustix::fs::fstat(&file).ok()?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return None;
-    }
-    let mut text = String::new();
-    std::fs::File::from(file).take(LONGEST).read_to_string(&mut text).ok()?;
-    let target = text.strip_prefix("gitdir:")?.trim();
-    let target = std::path::Path::new(canonical).join(target);
-    LexicalPath::parse(std::fs::canonicalize(target).ok()?).ok()
 }
 
 /// Says whether two looks saw the same file.

@@ -29,6 +29,11 @@ fn secrets_stay_with_the_host() {
         "",
         expect![[r#"
             CARGO_HOME=/cargo
+            GIT_CONFIG_COUNT=2
+            GIT_CONFIG_KEY_0=safe.bareRepository
+            GIT_CONFIG_KEY_1=core.fsmonitor
+            GIT_CONFIG_VALUE_0=explicit
+            GIT_CONFIG_VALUE_1=false
             GIT_PAGER=cat
             HOME=/h
             LANG=C
@@ -48,6 +53,11 @@ fn the_user_allows_more_by_name() {
         "",
         expect![[r#"
             GH_TOKEN=t
+            GIT_CONFIG_COUNT=2
+            GIT_CONFIG_KEY_0=safe.bareRepository
+            GIT_CONFIG_KEY_1=core.fsmonitor
+            GIT_CONFIG_VALUE_0=explicit
+            GIT_CONFIG_VALUE_1=false
             GIT_PAGER=cat
             NPM_CONFIG_CACHE=/n
             PAGER=less"#]],
@@ -62,6 +72,11 @@ fn the_request_has_the_last_word_and_its_last_word_counts() {
         "PATH=/mine CI=1 CI=2 PAGER=more",
         expect![[r#"
             CI=2
+            GIT_CONFIG_COUNT=2
+            GIT_CONFIG_KEY_0=safe.bareRepository
+            GIT_CONFIG_KEY_1=core.fsmonitor
+            GIT_CONFIG_VALUE_0=explicit
+            GIT_CONFIG_VALUE_1=false
             GIT_PAGER=cat
             PAGER=more
             PATH=/mine"#]],

@@ -1,0 +1,464 @@
+//! The files that plain commands are given as arguments: which of them they read and which they write.
+//!
+//! A word that may be a file counts as one. What is taken for a file and is none does no harm: it is judged as a name that
+//! is not protected and lies in the workspace. What files a command finds by itself, below a directory or in an archive or a
+//! list, is not looked at.
+
+use std::borrow::Cow;
+
+use super::shell::Word;
+use super::wrappers::base_name;
+use crate::paths::Access::{self, Read, Write};
+
+/// A file that a command is given.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Argument<'w> {
+    /// Which word names it.
+    pub(super) at: usize,
+    /// What is done with it.
+    pub(super) access: Access,
+    /// Its name, as the program gets it.
+    pub(super) name: Cow<'w, str>,
+    /// Whether that is certain. Otherwise the shell puts names of files, or a home directory, in its place.
+    pub(super) is_literal: bool,
+}
+
+/// What a program does with the words that are no options.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operands {
+    /// It reads each.
+    Read,
+    /// It reads each but the first, which is an expression, unless an option gives that.
+    ReadAfterExpression,
+    /// It writes each.
+    Write,
+    /// It reads some and writes others, or what has their names.
+    Both,
+    /// It reads each but the last, and writes that or what has their names in it.
+    Copy,
+    /// The same, and those that it reads are gone afterwards.
+    Move,
+    /// It reads those before the first that begins an expression.
+    Search,
+    /// Each is a setting; two of them name files.
+    Settings,
+    /// It reads each but the first, or writes it if an option says so.
+    Edit,
+    /// Those after `@` are files that it sends.
+    Send,
+    /// It depends on the subcommand.
+    Git,
+}
+
+const PROGRAMS: &[(&[&str], Operands)] = &[
+    (
+        &[
+            "cat",
+            "tac",
+            "nl",
+            "head",
+            "tail",
+            "less",
+            "more",
+            "bat",
+            "batcat",
+            "wc",
+            "sort",
+            "shuf",
+            "uniq",
+            "cut",
+            "paste",
+            "join",
+            "comm",
+            "diff",
+            "cmp",
+            "sdiff",
+            "diff3",
+            "od",
+            "xxd",
+            "hexdump",
+            "hd",
+            "base32",
+            "base64",
+            "strings",
+            "file",
+            "stat",
+            "du",
+            "ls",
+            "tree",
+            "rev",
+            "fold",
+            "fmt",
+            "column",
+            "expand",
+            "unexpand",
+            "md5sum",
+            "sha1sum",
+            "sha224sum",
+            "sha256sum",
+            "sha384sum",
+            "sha512sum",
+            "b2sum",
+            "cksum",
+            "sum",
+            "zcat",
+            "bzcat",
+            "xzcat",
+            "iconv",
+            "readlink",
+            "nm",
+            "objdump",
+            "readelf",
+        ],
+        Operands::Read,
+    ),
+    (
+        &[
+            "grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "jq", "yq", "awk", "gawk", "mawk", "nawk",
+            "ugrep",
+        ],
+        Operands::ReadAfterExpression,
+    ),
+    (
+        &[
+            "tee", "touch", "mkdir", "rmdir", "rm", "unlink", "shred", "truncate", "gzip", "gunzip", "bzip2",
+            "bunzip2", "xz", "unxz", "zstd", "mkfifo", "mktemp", "sponge",
+        ],
+        Operands::Write,
+    ),
+    // The first word of some is a mode or an owner, which is no file of a name that matters.
+    (&["chmod", "chown", "chgrp", "setfacl", "chattr"], Operands::Write),
+    (&["tar", "bsdtar", "gtar", "zip", "ar", "split", "csplit"], Operands::Both),
+    (&["cp", "install", "ln", "link", "rsync", "scp"], Operands::Copy),
+    (&["mv", "rename"], Operands::Move),
+    (&["find"], Operands::Search),
+    (&["dd"], Operands::Settings),
+    (&["sed", "gsed"], Operands::Edit),
+    (&["curl", "wget"], Operands::Send),
+    (&["git"], Operands::Git),
+];
+
+/// Options whose value is a file. With a long one it stands after `=` or in the next word, with a short one also joined.
+const OPTIONS: &[(&str, &str, Access)] = &[
+    ("grep", "-f", Read),
+    ("grep", "--file", Read),
+    ("egrep", "-f", Read),
+    ("fgrep", "-f", Read),
+    ("rg", "-f", Read),
+    ("rg", "--file", Read),
+    ("rg", "--ignore-file", Read),
+    ("awk", "-f", Read),
+    ("gawk", "-f", Read),
+    ("jq", "-f", Read),
+    ("jq", "--from-file", Read),
+    ("jq", "--slurpfile", Read),
+    ("jq", "--rawfile", Read),
+    ("sed", "-f", Read),
+    ("sed", "--file", Read),
+    ("sort", "--files0-from", Read),
+    ("sort", "-T", Write),
+    ("sort", "-o", Write),
+    ("sort", "--output", Write),
+    ("shuf", "-o", Write),
+    ("wc", "--files0-from", Read),
+    ("du", "--files0-from", Read),
+    ("diff", "--from-file", Read),
+    ("diff", "--to-file", Read),
+    ("touch", "-r", Read),
+    ("touch", "--reference", Read),
+    ("chmod", "--reference", Read),
+    ("chown", "--reference", Read),
+    ("truncate", "-r", Read),
+    ("cp", "-t", Write),
+    ("cp", "--target-directory", Write),
+    ("mv", "-t", Write),
+    ("mv", "--target-directory", Write),
+    ("ln", "-t", Write),
+    ("ln", "--target-directory", Write),
+    ("install", "-t", Write),
+    ("install", "--target-directory", Write),
+    ("rsync", "--files-from", Read),
+    ("rsync", "--password-file", Read),
+    ("rsync", "--log-file", Write),
+    ("rsync", "--backup-dir", Write),
+    ("curl", "-T", Read),
+    ("curl", "--upload-file", Read),
+    ("curl", "-b", Read),
+    ("curl", "--cookie", Read),
+    ("curl", "-E", Read),
+    ("curl", "--cert", Read),
+    ("curl", "--key", Read),
+    ("curl", "--netrc-file", Read),
+    ("curl", "-o", Write),
+    ("curl", "--output", Write),
+    ("wget", "--post-file", Read),
+    ("wget", "--body-file", Read),
+    ("wget", "-i", Read),
+    ("wget", "--input-file", Read),
+    ("wget", "-O", Write),
+    ("wget", "--output-document", Write),
+    ("tar", "-C", Write),
+    ("tar", "--directory", Write),
+    ("tar", "-T", Read),
+    ("tar", "--files-from", Read),
+    ("tar", "-f", Write),
+    ("tar", "--file", Write),
+];
+
+/// Files that are the same for everybody.
+const DEVICES: &[&str] = &[
+    "-",
+    "/dev/null",
+    "/dev/stdin",
+    "/dev/stdout",
+    "/dev/stderr",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// Returns the files that a command is given, as far as it is one of those that are known.
+pub(super) fn arguments(words: &[Word]) -> Vec<Argument<'_>> {
+    let Some(program) = words.first().map(|word| base_name(&word.text)) else { return Vec::new() };
+    let Some((_, operands)) = PROGRAMS.iter().find(|(names, _)| names.contains(&program.as_str())) else {
+        return Vec::new();
+    };
+    let mut given = Given { words, program: &program, found: Vec::new(), operands: Vec::new() };
+    given.split();
+    given.judge(*operands);
+    given.found.retain(|argument| !argument.name.is_empty() && !DEVICES.contains(&&*argument.name));
+    given.found
+}
+
+/// Says whether a program is one of those whose arguments are known.
+pub(super) fn is_known(program: &str) -> bool {
+    let name = base_name(program);
+    PROGRAMS.iter().any(|(names, _)| names.contains(&name.as_str()))
+}
+
+/// Says whether a command writes files whose names do not stand in it: those of an archive or of a patch.
+pub(super) fn writes_unseen(words: &[Word]) -> bool {
+    let Some(program) = words.first().map(|word| base_name(&word.text)) else { return false };
+    let options = || words.iter().skip(1).map(|word| word.text.as_str());
+    let lists = |list: &[&str]| options().any(|option| list.contains(&option));
+    match program.as_str() {
+        "tar" | "bsdtar" | "gtar" => {
+            let first = words.get(1).map_or("", |word| word.text.as_str());
+            let old_style = !first.starts_with('-') && first.contains('x');
+            let is_short = |option: &str| option.starts_with('-') && !option.starts_with("--");
+            old_style
+                || options()
+                    .any(|it| (is_short(it) && it.contains('x')) || is_long(it, "--extract") || it == "--get")
+        }
+        "unzip" => !lists(&["-l", "-t", "-v", "-Z"]),
+        "cpio" => options().any(|option| option.starts_with('-') && option.contains(['i', 'p'])),
+        "7z" | "7za" | "7zr" => lists(&["x", "e"]),
+        "unrar" => lists(&["x", "e"]),
+        "patch" => !lists(&["--dry-run"]),
+        "git" => lists(&["apply", "am"]),
+        _ => false,
+    }
+}
+
+/// Says whether a word is a long option, perhaps cut short.
+fn is_long(word: &str, option: &str) -> bool {
+    let name = word.split('=').next().unwrap_or_default();
+    name.len() > 3 && option.starts_with(name)
+}
+
+struct Given<'w, 'p> {
+    words: &'w [Word],
+    program: &'p str,
+    found: Vec<Argument<'w>>,
+    // Where the words stand that are no options.
+    operands: Vec<usize>,
+}
+
+impl<'w> Given<'w, '_> {
+    /// Tells options from operands. Values of options that are not known are taken for operands.
+    fn split(&mut self) {
+        let mut only_operands = false;
+        let mut at = 1;
+        while let Some(word) = self.words.get(at) {
+            let text = word.text.as_str();
+            if only_operands || !text.starts_with('-') || text == "-" {
+                self.operands.push(at);
+            } else if text == "--" {
+                only_operands = true;
+            } else if let Some((access, value)) = self.option(text) {
+                match value {
+                    Some(value) => self.add(at, access, Cow::Borrowed(value)),
+                    None if at + 1 < self.words.len() => {
+                        at += 1;
+                        self.add(at, access, Cow::Borrowed(&self.words[at].text));
+                    }
+                    None => {}
+                }
+            }
+            at += 1;
+        }
+    }
+
+    /// Returns what an option does with the file that is its value, and that value if it is joined to it.
+    fn option(&self, text: &'w str) -> Option<(Access, Option<&'w str>)> {
+        let own = OPTIONS.iter().filter(|(program, _, _)| *program == self.program);
+        for (_, option, access) in own {
+            if option.starts_with("--") {
+                if is_long(text, option) {
+                    return Some((*access, text.split_once('=').map(|(_, value)| value)));
+                }
+            } else if !text.starts_with("--")
+                && let Some(place) = text.find(&option[1..])
+            {
+                // Letters before it are options that stand alone, or so it is taken.
+                let value = &text[place + 1..];
+                return Some((*access, (!value.is_empty()).then_some(value)));
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, at: usize, access: Access, name: Cow<'w, str>) {
+        self.found.push(Argument { at, access, name, is_literal: self.words[at].is_literal });
+    }
+
+    fn add_all(&mut self, operands: &[usize], access: Access) {
+        for at in operands {
+            self.add(*at, access, Cow::Borrowed(&self.words[*at].text));
+        }
+    }
+
+    /// Says whether there is an option of these letters, alone or among others, or a long one that begins so.
+    fn has(&self, letters: &str, long: &[&str]) -> bool {
+        self.words.iter().skip(1).map(|word| word.text.as_str()).any(|text| match text.strip_prefix("--") {
+            Some(_) => long.iter().any(|option| is_long(text, option)),
+            None => {
+                text.len() > 1 && text.starts_with('-') && text.contains(|letter| letters.contains(letter))
+            }
+        })
+    }
+
+    fn judge(&mut self, operands: Operands) {
+        let places = std::mem::take(&mut self.operands);
+        let after_first = |has_option: bool| if has_option { 0 } else { places.len().min(1) };
+        match operands {
+            Operands::Read => self.add_all(&places, Read),
+            Operands::Write => self.add_all(&places, Write),
+            Operands::ReadAfterExpression => {
+                let given = self.has("ef", &["--regexp", "--file", "--files", "--from-file", "--expression"]);
+                self.add_all(&places[after_first(given)..], Read);
+            }
+            Operands::Both => {
+                self.add_all(&places, Read);
+                self.add_all(&places, Write);
+            }
+            Operands::Edit => {
+                let given = self.has("ef", &["--expression", "--file"]);
+                let access = if self.has("i", &["--in-place"]) { Write } else { Read };
+                self.add_all(&places[after_first(given)..], access);
+            }
+            Operands::Copy => self.copy(&places, Read),
+            Operands::Move => self.copy(&places, Write),
+            Operands::Search => {
+                let is_place = |at: &&usize| !self.words[**at].text.starts_with(['-', '(', '!', ')']);
+                let before = places.iter().take_while(|at| {
+                    // What stands after the first expression belongs to that.
+                    self.words[1..**at].iter().all(|word| !word.text.starts_with('-') || word.text.len() == 2)
+                });
+                let places: Vec<usize> = before.filter(is_place).copied().collect();
+                self.add_all(&places, Read);
+            }
+            Operands::Settings => {
+                for at in places {
+                    let text = self.words[at].text.as_str();
+                    let named = [("if=", Read), ("of=", Write)];
+                    if let Some((name, access)) =
+                        named.iter().find_map(|(key, access)| Some((text.strip_prefix(key)?, *access)))
+                    {
+                        self.add(at, access, Cow::Borrowed(name));
+                    }
+                }
+            }
+            Operands::Send => self.send(),
+            Operands::Git => self.git(&places),
+        }
+    }
+
+    fn copy(&mut self, places: &[usize], sources: Access) {
+        let target = self.found.iter().find(|argument| argument.access == Write);
+        let target = target.map(|argument| (argument.at, argument.name.clone(), argument.is_literal));
+        let is_remote = |name: &str| {
+            matches!(self.program, "rsync" | "scp")
+                && name.split('/').next().is_some_and(|host| host.contains(':'))
+        };
+        let local: Vec<usize> =
+            places.iter().copied().filter(|at| !is_remote(&self.words[*at].text)).collect();
+        let makes_directories = self.program == "install" && self.has("d", &["--directory"]);
+        if makes_directories {
+            return self.add_all(&local, Write);
+        }
+        let (from, into) = match (target, local.split_last()) {
+            (Some((at, name, is_literal)), _) => (local.as_slice(), Some((at, name, is_literal))),
+            (None, Some((last, from))) if places.last() == Some(last) && places.len() > 1 => {
+                let word = &self.words[*last];
+                (from, Some((*last, Cow::Borrowed(word.text.as_str()), word.is_literal)))
+            }
+            // All that is there is sent away, or linked to in the directory itself.
+            (None, _) => (local.as_slice(), None),
+        };
+        self.add_all(from, sources);
+        if let Some((at, name, is_literal)) = &into {
+            self.found.push(Argument { at: *at, access: Write, name: name.clone(), is_literal: *is_literal });
+        }
+        let below = into.as_ref().map_or("", |(_, name, _)| name.trim_end_matches('/')).to_owned();
+        for at in from {
+            let word = &self.words[*at];
+            let leaf = word.text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+            let name = if into.is_some() { format!("{below}/{leaf}") } else { leaf.to_owned() };
+            if !matches!(leaf, "" | "." | "..") && (into.is_some() || self.program == "ln") {
+                self.found.push(Argument {
+                    at: *at,
+                    access: Write,
+                    name: Cow::Owned(name),
+                    is_literal: word.is_literal,
+                });
+            }
+        }
+    }
+
+    fn send(&mut self) {
+        for (at, word) in self.words.iter().enumerate().skip(1) {
+            let text = word.text.as_str();
+            // An address may have a name before its host.
+            let is_address = text.contains("://") && !text.contains("=@");
+            let sent = ["=@", "=<"].iter().find_map(|mark| text.split_once(mark));
+            let sent = sent.or_else(|| text.split_once('@').filter(|_| !is_address));
+            if let Some((_, name)) = sent {
+                let name = name.split(';').next().unwrap_or(name);
+                self.found.push(Argument {
+                    at,
+                    access: Read,
+                    name: Cow::Borrowed(name),
+                    is_literal: word.is_literal,
+                });
+            }
+        }
+    }
+
+    fn git(&mut self, places: &[usize]) {
+        let is = |wanted: &str| places.iter().position(|at| self.words[*at].text == wanted);
+        if self.words.iter().any(|word| is_long(&word.text, "--no-index")) {
+            return self.add_all(places, Read);
+        }
+        for (subcommand, access) in [("add", Read), ("stage", Read), ("hash-object", Read)] {
+            if let Some(at) = is(subcommand) {
+                return self.add_all(&places[at + 1..], access);
+            }
+        }
+        for subcommand in ["mv", "rm"] {
+            if let Some(at) = is(subcommand) {
+                return self.add_all(&places[at + 1..], Write);
+            }
+        }
+    }
+}
