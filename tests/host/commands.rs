@@ -181,7 +181,7 @@ async fn secrets_of_the_host_are_not_in_a_commands_environment() {
     });
     check(&stage, "run env | grep -v '^PWD\\|^_\\|^SHLVL\\|^OLDPWD\\|^BOWLINE_TERMINAL' | sort", expect![[r#"
         > run env | grep -v '^PWD\|^_\|^SHLVL\|^OLDPWD\|^BOWLINE_TERMINAL' | sort
-        "GIT_PAGER=cat\nHOME=/home/me\nLANG=C.UTF-8\nPAGER=cat\nPATH=/usr/local/bin:/usr/bin:/bin\nTERM=xterm\n" exit 0
+        "GIT_CONFIG_COUNT=2\nGIT_CONFIG_KEY_0=safe.bareRepository\nGIT_CONFIG_KEY_1=core.fsmonitor\nGIT_CONFIG_VALUE_0=explicit\nGIT_CONFIG_VALUE_1=false\nGIT_PAGER=cat\nHOME=/home/me\nLANG=C.UTF-8\nPAGER=cat\nPATH=/usr/local/bin:/usr/bin:/bin\nTERM=xterm\n" exit 0
     "#]]).await;
 }
 

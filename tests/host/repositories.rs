@@ -255,7 +255,8 @@ async fn what_an_agent_wrote_unasked_is_not_executed_unasked() {
           ?   in $ROOT
           ? Asked because `make`: it may execute $ROOT/Makefile, which an agent changed without your approval
         "others\n" exit 0
-    "#]].assert_eq(&seen);
+    "#]]
+    .assert_eq(&seen);
 }
 
 #[tokio::test]
@@ -282,7 +283,8 @@ async fn an_approval_is_not_for_what_was_written_after_it() {
           ? puppet is about to act, and it is not what was approved: run make
           ? ! may execute $ROOT/Makefile, which an agent changed without your approval
           ? Asked because `make`: it may execute $ROOT/Makefile, which an agent changed without your approval
-        ! -32030 permission denied: the user said no {"why":"the user said no"}"#]].assert_eq(&seen.join("\n"));
+        ! -32030 permission denied: the user said no {"why":"the user said no"}"#]]
+    .assert_eq(&seen.join("\n"));
 }
 
 #[tokio::test]
@@ -296,7 +298,8 @@ async fn a_rule_that_names_a_file_approves_what_is_written_there() {
         ok
         > run make
         "fine\n" exit 0
-    "#]].assert_eq(&seen);
+    "#]]
+    .assert_eq(&seen);
 }
 
 #[tokio::test]

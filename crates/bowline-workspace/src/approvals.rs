@@ -30,13 +30,14 @@ mod fallback;
 mod judging;
 mod outcome;
 mod review;
-mod unreviewed;
+mod unreviewed_list;
 
 pub use fallback::Fallback;
 pub use outcome::{BY_SETTINGS, Cleared, NOBODY, NOBODY_BY_RULE, Refused, because};
 use outcome::{decided, unasked};
 use review::is_unreviewed;
-use unreviewed::UnreviewedList;
+pub use review::unreviewed;
+use unreviewed_list::UnreviewedList;
 
 /// As many questions wait for a person at once; what is asked beyond that is refused as busy.
 pub const MAX_WAITING: usize = 32;

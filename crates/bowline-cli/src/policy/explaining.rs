@@ -7,6 +7,7 @@ use bowline_state::operation::{Kind, Operation, Target};
 use bowline_state::paths::Access;
 use bowline_state::policy::{Context, Effect, Ground, Policy, Reason, Ruling};
 use bowline_state::terminal;
+use bowline_workspace::approvals::unreviewed;
 use bowline_workspace::policy::Scope;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::terminals::looked_at_within;
@@ -32,7 +33,8 @@ struct Judged {
 /// Says what cannot be judged.
 pub(super) fn run(kind: KindArgument, what: &[String], json: bool, place: &Where) -> Result<(), Ending> {
     let (here, file) = open(place, Scope::Workspace)?;
-    let policy = file.current().map_err(failed)?;
+    let unreviewed = unreviewed(&here.log());
+    let policy = Policy { unreviewed, ..Policy::clone(&*file.current().map_err(failed)?) };
     let roots = Roots::open(&RootSpec::writable(here.root.as_str()), &[]).map_err(failed)?;
     let roots = roots.keeping_out([&here.places.state, &here.places.anchors, &here.places.policy]);
     let judge = |what: String, operation: &Operation| {

@@ -76,6 +76,11 @@ async fn a_server_gets_its_arguments_and_variables_and_a_harmless_part_of_the_us
     expect![[r#"
         $DIR
         serve --opt x y
+        GIT_CONFIG_COUNT=2
+        GIT_CONFIG_KEY_0=safe.bareRepository
+        GIT_CONFIG_KEY_1=core.fsmonitor
+        GIT_CONFIG_VALUE_0=explicit
+        GIT_CONFIG_VALUE_1=false
         GIT_PAGER=cat
         HOME=/home/somebody
         PAGER=cat

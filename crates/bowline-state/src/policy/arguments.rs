@@ -263,7 +263,7 @@ pub(super) fn writes_unseen(words: &[Word]) -> bool {
 /// Says whether a word is a long option, perhaps cut short.
 fn is_long(word: &str, option: &str) -> bool {
     let name = word.split('=').next().unwrap_or_default();
-    name.len() > 3 && option.starts_with(name)
+    name.len() > 2 && option.starts_with(name)
 }
 
 struct Given<'w, 'p> {

@@ -14,7 +14,7 @@ use crate::paths::{Access, LexicalPath};
 /// So many are looked for in one line, at most.
 pub(super) const MAX_FILES: usize = 1024;
 /// As many directories are thought of that a command of a line may run in.
-const MAX_DIRECTORIES: usize = 16;
+const MAX_DIRECTORIES: usize = 4;
 /// Files that anybody may write, because nothing stays there.
 pub(super) const SINKS: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr"];
 

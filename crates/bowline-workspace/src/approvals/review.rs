@@ -1,9 +1,12 @@
 //! Files that tools execute and that agents changed: which of them a person has yet to approve.
 
+use std::path::Path;
+
 use bowline_state::failure::quote;
 use bowline_state::operation::{Kind, Operation};
 use bowline_state::policy::{Context, Effect, Ground, Law, Policy, Reason, Ruling};
 
+use super::unreviewed_list::UnreviewedList;
 use super::{Approvals, MAX_UNREVIEWED, Refused, Request, context};
 
 impl Approvals {
@@ -77,6 +80,13 @@ impl Approvals {
             }
         }
     }
+}
+
+/// Returns the files that tools execute and that agents changed in a workspace without a person's approval, given the
+/// directory of its audit log.
+#[must_use]
+pub fn unreviewed(audit: &Path) -> Vec<String> {
+    UnreviewedList::beside(audit).read().into_keys().collect()
 }
 
 /// Says whether a reason is that an unreviewed file may be executed.

@@ -107,3 +107,29 @@ fn the_settings_of_the_database_are_those_that_are_relied_on() {
         page_size Integer(4096)"#]]
     .assert_eq(&names.map(value).join("\n"));
 }
+
+#[test]
+fn the_text_of_a_secret_file_is_sealed_and_needs_its_key() {
+    let (directory, mut journal) = journal();
+    let origin = Origin::default();
+    let large = "password\n".repeat(4000).into_bytes();
+    assert!(!directory.path().join("secrets.key").exists(), "it is made when it is needed");
+    let drafts = [draft(&origin, "/w/.env", b"password"), draft(&origin, "/w/id_rsa", &large)];
+    journal.begin(&drafts, Moment(1)).unwrap();
+    journal.begin(&[draft(&origin, "/w/a.txt", b"ordinary")], Moment(1)).unwrap();
+    // What is in the log of the database is in the database as well.
+    journal.connection.pragma_update(None, "wal_checkpoint", "TRUNCATE").unwrap();
+    let holds = |text: &str| {
+        let bytes = std::fs::read(journal.path()).unwrap();
+        bytes.windows(text.len()).any(|part| part == text.as_bytes())
+    };
+    assert_eq!([holds("password"), holds("ordinary")], [false, true]);
+    let blob = |journal: &Journal, bytes: &[u8]| journal.blob(&ContentHash::of(bytes));
+    assert_eq!(blob(&journal, b"password").unwrap().unwrap(), b"password");
+    assert_eq!(blob(&journal, &large).unwrap().unwrap(), large);
+    let (again, _) = Journal::open(directory.path(), Retention::default(), Moment(2)).unwrap();
+    assert_eq!(blob(&again, b"password").unwrap().unwrap(), b"password");
+    std::fs::write(directory.path().join("secrets.key"), [7; 32]).unwrap();
+    assert!(matches!(blob(&again, b"password"), Err(JournalError::Damaged(_))));
+    assert_eq!(blob(&again, b"ordinary").unwrap().unwrap(), b"ordinary");
+}

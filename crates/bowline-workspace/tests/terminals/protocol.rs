@@ -41,6 +41,11 @@ async fn a_command_finds_only_what_it_may_inherit() {
     let text = lines.join("\n").replace(lab.root.to_str().unwrap(), "$ROOT");
     expect![[r#"
         CI=1 2
+        GIT_CONFIG_COUNT=2
+        GIT_CONFIG_KEY_0=safe.bareRepository
+        GIT_CONFIG_KEY_1=core.fsmonitor
+        GIT_CONFIG_VALUE_0=explicit
+        GIT_CONFIG_VALUE_1=false
         GIT_PAGER=cat
         HOME=$ROOT
         LANG=C.UTF-8
