@@ -128,6 +128,7 @@ fn where_all_is_well_it_says_so() {
           · journal: none yet
           · audit log: none yet
           ✓ watches: the system tells what changes here (it has N in all)
+          ✓ open writers: noticed before a file is replaced, by leases
 
         Models and keys
           ✓ without --model: offline (there is no key, and it needs none)
@@ -232,6 +233,7 @@ fn what_is_kept_is_counted() {
           ✓ journal: one change, in $HOME/.local/state/bowline/workspaces/project-HASH
           ✓ audit log: 4 entries, as they were written
           ✓ watches: the system tells what changes here (it has N in all)
+          ✓ open writers: noticed before a file is replaced, by leases
 
         Models and keys
           ✓ without --model: anthropic/claude-sonnet-4-5 (the first that has a key, from ANTHROPIC_API_KEY)

@@ -20,6 +20,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::calls::{Call, Calls};
+use crate::journal::is_secret;
 use crate::replace::is_temp_name;
 use crate::roots::Place;
 
@@ -31,7 +32,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 const MAX_BYTES: u64 = 256 << 20;
 const SHORT_GRACE: Duration = Duration::from_millis(100);
 
-/// The name of the directory: beside the journal, or in the root that the file is in if that is on another file system.
+/// The name of the directory: beside the journal, or in the root that the file is in if that is on another file system or
+/// the file is a secret.
 const DIRECTORY: &str = "displaced";
 const DIRECTORY_IN_ROOT: &str = ".bowline-displaced";
 
@@ -43,6 +45,8 @@ const UNTOUCHED: Timespec = Timespec { tv_sec: 0, tv_nsec: 1 };
 pub(crate) struct DisplacedFiles<'a> {
     journal: &'a Path,
     root: BorrowedFd<'a>,
+    // The file is a secret, which never leaves the project.
+    is_secret: bool,
 }
 
 /// A displaced file.
@@ -55,17 +59,19 @@ pub(crate) struct DisplacedFile {
 }
 
 impl<'a> DisplacedFiles<'a> {
-    /// Returns where files below a root go, given the directory of the workspace's journal.
-    pub(crate) fn new(journal: &'a Path, root: BorrowedFd<'a>) -> Self {
-        Self { journal, root }
+    /// Returns where a file goes, given the directory of the workspace's journal and the root that the file is in.
+    pub(crate) fn new(journal: &'a Path, root: BorrowedFd<'a>, path: &str) -> Self {
+        Self { journal, root, is_secret: is_secret(path) }
     }
 
     /// Moves a file that has a temporary name out of the way. One that is on a file system of its own is removed.
     pub(crate) fn take_in(self, place: &Place, temp: &str, calls: &Calls) -> io::Result<()> {
         let take = |directory: io::Result<OwnedFd>| move_to(&directory?, place, temp, calls);
-        match take(open_directory(CWD, &self.journal.join(DIRECTORY), calls)) {
-            Err(why) if is_elsewhere(&why) => {}
-            taken => return taken,
+        if !self.is_secret {
+            match take(open_directory(CWD, &self.journal.join(DIRECTORY), calls)) {
+                Err(why) if is_elsewhere(&why) => {}
+                taken => return taken,
+            }
         }
         match take(open_directory(self.root, Path::new(DIRECTORY_IN_ROOT), calls)) {
             Err(why) if is_elsewhere(&why) => crate::replace::remove(place, temp, calls),

@@ -39,7 +39,8 @@ use open::Attached;
 use place::{Identity, Place};
 use prune::Room;
 use recent::Recent;
-use seal::{Seal, is_secret};
+use seal::Seal;
+pub(crate) use seal::is_secret;
 
 /// A content is at most this large: 256 MiB. Of a larger file only the hash can be recorded.
 pub const MAX_CONTENT_BYTES: usize = 256 << 20;

@@ -163,7 +163,8 @@ fn only_found(here: &Here, meant: &Meant, known: &[Changed]) -> Ending {
 pub(super) fn restore(here: &Here, workspace: Workspace, id: ChangeId) -> Result<(), Ending> {
     let change = Some(Reversal { change: id, hunks: None });
     let selection = Selection { change, ..Selection::default() };
-    let workspace = reaching(here, workspace, &history(&workspace)?, &selection)?;
+    let known = history(&workspace)?;
+    let workspace = reaching(here, workspace, &known, &selection)?;
     let taken = match workspace.undo(&selection) {
         Ok(taken) => taken,
         Err(FilesError::NothingTo(_)) => {

@@ -1,6 +1,7 @@
 //! What is Bowline's own: its versions, its directories, the user's rules, the workspace here.
 
 use std::io::{ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use bowline_workspace::policy::PolicyFile;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::watch::{Watch, WatchError, WatchOptions};
 use bowline_workspace::workspace::Workspace;
+use file_lease::{Lease, LeaseError};
 
 use super::report::Section;
 use crate::client::agents::{self, Known};
@@ -198,6 +200,7 @@ pub(super) fn workspace(places: &Places, cwd: &Path) -> Section {
     let anchor = places.anchors.join(own.file_name().unwrap_or_default());
     look_at_log(&mut section, &own.join("audit"), &anchor);
     look_at_watches(&mut section, &roots);
+    look_at_leases(&mut section, Path::new(roots.cwd()));
     section
 }
 
@@ -261,6 +264,24 @@ fn look_at_watches(section: &mut Section, roots: &Roots) {
         Err(error) => section.lacking(
             format!("watches: {error}, so all files are looked at after every command"),
             "name a smaller directory with --cwd, or leave it so",
+        ),
+    };
+}
+
+/// Says whether programs that are writing a file are noticed before it is replaced.
+fn look_at_leases(section: &mut Section, directory: &Path) {
+    let try_lease = || -> std::io::Result<Option<LeaseError>> {
+        // The lease needs a file that is not open for writing.
+        let path = tempfile::Builder::new().prefix(".bowline-").tempfile_in(directory)?.into_temp_path();
+        let file = std::fs::File::open(&path)?;
+        Ok(Lease::try_shared(file.as_fd()).err())
+    };
+    match try_lease() {
+        Err(_) => section.plain("open writers: not tried, the directory cannot be written"),
+        Ok(None) => section.well("open writers: noticed before a file is replaced, by leases"),
+        Ok(Some(error)) => section.lacking(
+            format!("open writers: {error}"),
+            "a program that saves a file at the moment that an agent writes it may go unnoticed: save before you prompt",
         ),
     };
 }

@@ -26,7 +26,7 @@ pub(super) struct Seal {
 }
 
 /// Says whether a file's contents are sealed: what is protected from being read.
-pub(super) fn is_secret(path: &str) -> bool {
+pub(crate) fn is_secret(path: &str) -> bool {
     LexicalPath::parse(path).is_ok_and(|path| protected(&path, Access::Read).is_some())
 }
 

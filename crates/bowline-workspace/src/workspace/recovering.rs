@@ -118,7 +118,8 @@ impl Workspace {
         let cap = self.inner.settings.max_write;
         let temp_file = temp.map_or(Ok(None), |temp| contents(&place, temp, cap)).ok()?;
         let writers = temp_file.as_ref().map_or(WriterState::None, |(.., writers)| *writers);
-        let displaced = DisplacedFiles::new(&self.inner.journal, roots.root_of(&admitted));
+        let displaced =
+            DisplacedFiles::new(&self.inner.journal, roots.root_of(&admitted), admitted.canonical());
         if place.is_directory() {
             // The file is not coming back here. What still bears its temporary name is in the journal, or is put there.
             let left = temp.zip(temp_file.as_ref().map(|(_, bytes, _)| bytes));

@@ -241,7 +241,8 @@ impl<'a> Steps<'a> {
 
     /// Returns where the old file goes.
     fn displaced(&self, at: usize) -> DisplacedFiles<'_> {
-        DisplacedFiles::new(self.journal, self.roots.root_of(&self.jobs[at].effect.admitted))
+        let admitted = &self.jobs[at].effect.admitted;
+        DisplacedFiles::new(self.journal, self.roots.root_of(admitted), admitted.canonical())
     }
 
     fn make_durable(&mut self) -> Result<(), Stop> {
