@@ -135,6 +135,53 @@ fn check_effects(preset: Preset, rules: &str, operations: &str, expected: Expect
 }
 
 #[test]
+fn a_rule_speaks_of_its_kinds_and_of_no_other() {
+    let cases = [
+        ("allow read path src/**", "read src/a", Effect::Allow),
+        ("allow read path src/**", "write src/a", Effect::Ask),
+        ("allow write path src/**", "delete src/a", Effect::Ask),
+        ("allow read,write everything", "delete src/a", Effect::Ask),
+        ("allow read,write everything", "run make", Effect::Ask),
+        ("allow execute everything", "fetch https://example.org/", Effect::Ask),
+        ("allow write everything", "write src/a", Effect::Allow),
+        ("deny write path src/**", "read src/a", Effect::Allow),
+    ];
+    for (rules, line, effect) in cases {
+        let ruling = policy(Preset::Ask, rules).judge(&operation(line), &context());
+        assert_eq!(ruling.effect, effect, "{rules}: {line}");
+    }
+}
+
+#[test]
+fn what_lies_elsewhere_can_be_denied_and_never_allowed() {
+    let cases = [
+        ("", "read /etc/passwd", Effect::Ask),
+        ("allow read everything", "read /etc/passwd", Effect::Ask),
+        ("allow read path /etc", "read /etc/passwd", Effect::Ask),
+        ("deny read everything", "read /etc/passwd", Effect::Deny),
+        ("deny read path /etc", "read /etc/passwd", Effect::Deny),
+        ("deny read path /etc", "read /usr/a", Effect::Ask),
+        ("deny read path /etc", "read /etc/../usr/a", Effect::Deny),
+        ("deny read path /usr", "read /etc/../usr/a", Effect::Deny),
+        ("deny write path /etc", "read /etc/passwd", Effect::Ask),
+        ("allow write everything", "write /etc/passwd", Effect::Deny),
+    ];
+    for (rules, line, effect) in cases {
+        let ruling = policy(Preset::Full, rules).judge(&operation(line), &context());
+        assert_eq!(ruling.effect, effect, "{rules}: {line}");
+    }
+}
+
+#[test]
+fn a_rule_against_the_way_that_a_name_goes_counts_wherever_it_leads() {
+    let cases = ["write secret/a -> b", "write src/../secret/a -> b", "write src/.//../secret/a -> b"];
+    for line in cases {
+        let ruling = policy(Preset::Full, "deny write path secret").judge(&operation(line), &context());
+        assert_eq!(ruling.effect, Effect::Deny, "{line}");
+    }
+}
+
+#[test]
 fn a_preset_holds_where_no_rule_does() {
     let mut out = String::new();
     for line in [
