@@ -13,7 +13,7 @@ use xtask::model::{self, Serving};
 use xtask::peers::{self, Extent};
 use xtask::steps::{self, Step};
 use xtask::summary::Summary;
-use xtask::torture::{self, Torture};
+use xtask::torture::{self, TorturePlan};
 use xtask::{World, tools};
 
 /// Chores of the repository. `cargo xtask test` runs every check and installs what it needs.
@@ -64,7 +64,7 @@ enum Chore {
     /// lost
     Torture {
         #[command(flatten)]
-        torture: Torture,
+        plan: TorturePlan,
         /// Build with optimisation: that takes minutes, and then each second has several times the saves
         #[arg(long)]
         release: bool,
@@ -105,7 +105,7 @@ fn main() -> ExitCode {
             let pace = if quick { Pace::Quick } else { Pace::Full };
             bench::run_bench(&world, bench, pace)
         }
-        Chore::Torture { torture, release } => torture::run_torture(&world, &torture, release),
+        Chore::Torture { plan, release } => torture::run_torture(&world, &plan, release),
         Chore::Deny => match tools::deny(&world) {
             Ok(summary) => return report(&summary),
             Err(error) => Err(error),
@@ -148,4 +148,15 @@ fn provide_model(world: &World, serve: bool, port: Option<u16>) -> anyhow::Resul
 fn report(summary: &Summary) -> ExitCode {
     println!("\n{summary}");
     if summary.failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn every_chore_has_a_sound_command_line() {
+        Cli::command().debug_assert();
+    }
 }

@@ -37,7 +37,7 @@ const SAVES_A_ROUND: usize = 600;
 
 /// How long and how to torture.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Torture {
+pub struct TorturePlan {
     /// Begin no new round after so many seconds; without it and --saves, 60
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
@@ -58,7 +58,7 @@ pub struct Torture {
     directory: Option<PathBuf>,
 }
 
-impl Torture {
+impl TorturePlan {
     fn arguments(&self) -> Vec<String> {
         let names = |names: Vec<&str>| (!names.is_empty()).then(|| names.join(","));
         let pairs = [
@@ -78,7 +78,7 @@ impl Torture {
 ///
 /// # Errors
 /// Fails when something cannot be built or a line is not accounted for.
-pub fn run_torture(world: &World, torture: &Torture, release: bool) -> anyhow::Result<()> {
+pub fn run_torture(world: &World, plan: &TorturePlan, release: bool) -> anyhow::Result<()> {
     let profile = if release { "release" } else { "dev" };
     let build = format!(
         "build --profile {profile} --locked --package bowline-cli --package bowline-tests --bin bowline --bin torture"
@@ -86,10 +86,10 @@ pub fn run_torture(world: &World, torture: &Torture, release: bool) -> anyhow::R
     run_as_progress(&mut cargo(&world.root, &build.split(' ').collect::<Vec<_>>()))?;
     let target = target_folder(&world.root);
     let programs = target.join(if release { "release" } else { "debug" });
-    let directory = torture.directory.clone().unwrap_or_else(|| target.join("torture"));
-    let torture = Torture { directory: Some(directory), ..torture.clone() };
+    let directory = plan.directory.clone().unwrap_or_else(|| target.join("torture"));
+    let plan = TorturePlan { directory: Some(directory), ..plan.clone() };
     let mut command = Command::new(programs.join("torture"));
-    run(command.arg("run").arg("--bowline").arg(programs.join("bowline")).args(torture.arguments()))
+    run(command.arg("run").arg("--bowline").arg(programs.join("bowline")).args(plan.arguments()))
 }
 
 #[derive(Parser)]
@@ -108,7 +108,7 @@ enum Part {
         #[arg(long)]
         bowline: PathBuf,
         #[command(flatten)]
-        torture: Torture,
+        plan: TorturePlan,
     },
     /// A saving program
     Saver(SaverPlan),
@@ -121,7 +121,7 @@ enum Part {
 /// Plays the part that the command line names. The engine is given: this crate uses none of Bowline's.
 pub fn play_part(engine: fn(&AgentPlan) -> anyhow::Result<()>) -> ExitCode {
     let played = match Cli::parse().part {
-        Part::Run { bowline, torture } => run_rounds(bowline, &torture),
+        Part::Run { bowline, plan } => run_rounds(bowline, &plan),
         Part::Saver(plan) => saver::run(&plan).map(|()| ExitCode::SUCCESS),
         // That the client is gone is how an agent ends.
         Part::Agent(plan) => Ok(if acp::run(&plan).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
@@ -133,16 +133,16 @@ pub fn play_part(engine: fn(&AgentPlan) -> anyhow::Result<()>) -> ExitCode {
     })
 }
 
-fn run_rounds(bowline: PathBuf, torture: &Torture) -> anyhow::Result<ExitCode> {
+fn run_rounds(bowline: PathBuf, plan: &TorturePlan) -> anyhow::Result<ExitCode> {
     let itself = std::env::current_exe().context("cannot find the torture program")?;
     let programs = Programs { bowline: std::path::absolute(bowline)?, torture: itself };
-    let scratch = torture.directory.clone().unwrap_or_else(std::env::temp_dir);
-    let styles = chosen(&torture.style);
-    let fronts = chosen(&torture.front);
-    let seconds = torture.seconds.or(torture.saves.is_none().then_some(60));
+    let scratch = plan.directory.clone().unwrap_or_else(std::env::temp_dir);
+    let styles = chosen(&plan.style);
+    let fronts = chosen(&plan.front);
+    let seconds = plan.seconds.or(plan.saves.is_none().then_some(60));
     let begun = Instant::now();
     let is_time_left = || seconds.is_none_or(|seconds| begun.elapsed() < Duration::from_secs(seconds));
-    let mut left = torture.saves.unwrap_or(usize::MAX);
+    let mut left = plan.saves.unwrap_or(usize::MAX);
     let mut report = Report::default();
     // With a few saves only, every front gets its part of them.
     let a_round = SAVES_A_ROUND.min(left.div_ceil(fronts.len()));
@@ -150,7 +150,7 @@ fn run_rounds(bowline: PathBuf, torture: &Torture) -> anyhow::Result<ExitCode> {
         if left == 0 || !is_time_left() {
             break;
         }
-        let seed = torture.seed.wrapping_add(round);
+        let seed = plan.seed.wrapping_add(round);
         let saves = a_round.min(left);
         let scene = Scene::create(&scratch, &programs, seed, &styles)?;
         let round = round::run(&scene, *front, saves);
@@ -160,10 +160,27 @@ fn run_rounds(bowline: PathBuf, torture: &Torture) -> anyhow::Result<ExitCode> {
         eprintln!("{} (seed {seed}): {} unaccounted so far", front.name(), report.lost());
     }
     println!("{}", report.tables());
-    println!("seed {}: {} lines unaccounted for", torture.seed, report.lost());
+    println!("seed {}: {} lines unaccounted for", plan.seed, report.lost());
     Ok(if report.lost() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn chosen<T: ValueEnum + Copy>(given: &[T]) -> Vec<T> {
     if given.is_empty() { T::value_variants().to_vec() } else { given.to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, Part, TorturePlan};
+    use clap::{CommandFactory as _, Parser as _};
+    use expect_test::expect;
+
+    #[test]
+    fn the_program_understands_what_the_chore_passes_on() {
+        Cli::command().debug_assert();
+        let given =
+            "torture run --bowline b --saves 9 --seed 2 --style in-place,held --front mcp --directory /d";
+        let Part::Run { plan, .. } = Cli::parse_from(given.split(' ')).part else { panic!("not run") };
+        expect!["--saves 9 --seed 2 --style in-place,held --front mcp --directory /d"]
+            .assert_eq(&TorturePlan::arguments(&plan).join(" "));
+    }
 }
