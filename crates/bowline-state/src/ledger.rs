@@ -287,8 +287,8 @@ pub enum Rejected {
     Deleted,
     /// The session saw some lines, and would change others.
     #[error(
-        "this session has read only a part of the text and would change or remove lines {} to {}, which it has not read: \
-         read the rest of the text first, or change only lines that it has read", .0.start(), .0.end()
+        "this session has read only a part of the text and would change or remove {}, which it has not read: \
+         read the rest of the text first, or change only lines that it has read", named(.0)
     )]
     PartlySeen(RangeInclusive<usize>),
     /// The session never saw it.
@@ -299,6 +299,13 @@ pub enum Rejected {
         "the file on disk and the editor's unsaved text were both changed on the same lines: save or reload it"
     )]
     DiskDiffers(Conflict),
+}
+
+fn named(lines: &RangeInclusive<usize>) -> String {
+    match (lines.start(), lines.end()) {
+        (first, last) if first == last => format!("line {first}"),
+        (first, last) => format!("lines {first} to {last}"),
+    }
 }
 
 /// Decides a write.

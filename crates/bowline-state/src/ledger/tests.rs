@@ -101,11 +101,17 @@ fn a_write_is_made_against_what_the_session_knows() {
             hash unchanged: Replaced "b\n"
             hash changed: ! the text was changed since this session read it: read it again
             windows of this version: Replaced "b\n"
-            windows of another version: ReplacedPartlySeen "b\n"
+            windows of another version: ! the text was changed since this session read it: read it again
             seen to be missing: Created "b\n"
             created since: ! the text was changed since this session read it, and both changes touch the same lines: read it again
             created since with the same text: Replaced "b\n"
-            partly seen: ReplacedPartlySeen "b\n"
+            partly seen: ! this session has read only a part of the text and would change or remove line 1, which it has not read: read the rest of the text first, or change only lines that it has read
+            all seen that changes: ReplacedPartlySeen "a\nB\nnew\nd\n"
+            more changes than was seen: ! this session has read only a part of the text and would change or remove line 4, which it has not read: read the rest of the text first, or change only lines that it has read
+            the rest would go: ! this session has read only a part of the text and would change or remove lines 2 to 4, which it has not read: read the rest of the text first, or change only lines that it has read
+            only added to: ReplacedPartlySeen "a\nb\nc\n"
+            nothing changes: ReplacedPartlySeen "a\nb\n"
+            partly seen, another text by now: ! this session has read only a part of the text and would change or remove line 1, which it has not read: read the rest of the text first, or change only lines that it has read
             never seen: ReplacedUnseen "b\n"
         "#]],
     );
@@ -207,7 +213,7 @@ fn unsaved_text_is_never_written_over() {
             seen with its unsaved text: Replaced "A\nb\nC\n"
             seen before it was typed: Merged "A\nb\nC\n", knows "a\nb\nC\n"
             never seen: Merged "A\nb\nC\n", knows "a\nb\nC\n"
-            partly seen, same place: ! the text was changed since this session read it, and both changes touch the same lines: read it again
+            partly seen, same place: ! this session has read only a part of the text and would change or remove line 1, which it has not read: read the rest of the text first, or change only lines that it has read
             a file that is not there yet: ! the text was changed since this session read it, and both changes touch the same lines: read it again
             typed just that: Replaced "sent\n"
             disk changed too: Merged "A2\nb\nc2\n", knows "A2\nb\nc\n"

@@ -122,6 +122,9 @@ fn bytes_that_are_no_text_are_refused() {
             ! Binary
             ! Binary
             ! Binary
+            ! Binary
+            ! Binary
+            ! Binary
             ! Unfaithful
             ! Unfaithful
             ! Unfaithful

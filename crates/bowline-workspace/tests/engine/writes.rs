@@ -264,7 +264,7 @@ two
         expect![[r#"
             | one
             | TWO!
-            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"this session has read only a part of the text and would change or remove lines 1 to 1, which it has not read: read the rest of the text first, or change only lines that it has read","hunks":[]}
+            ! -32602 {"reason":"conflict","path":"$ROOT/a.txt","why":"this session has read only a part of the text and would change or remove line 1, which it has not read: read the rest of the text first, or change only lines that it has read","hunks":[]}
         "#]],
     );
 }
