@@ -106,3 +106,45 @@ async fn a_broad_rule_does_not_name_protected_files() {
         assert_eq!(receive.await.unwrap(), [false, false, true], "{pattern}");
     }
 }
+
+#[tokio::test]
+async fn arguments_of_plain_commands_are_judged_by_where_they_lead() {
+    let lab = Lab::open(SUPERVISOR, |settings| settings.preset = Some(Preset::AcceptEdits)).unwrap();
+    let rule = |program| format!("[[rules]]\neffect = \"allow\"\ncommand = \"{program}\"\n");
+    lab.rules(&["cat", "cp", "rm", "mkdir"].map(rule).concat()).unwrap();
+    let outside = lab.base().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("notes"), "notes\n").unwrap();
+    lab.put(".env", "SECRET=1\n").unwrap();
+    lab.put("real.txt", "real\n").unwrap();
+    lab.put("bare/HEAD", "ref: refs/heads/main\n").unwrap();
+    std::fs::create_dir_all(lab.path(".git/hooks")).unwrap();
+    std::fs::create_dir(lab.path("sub")).unwrap();
+    for (target, link) in [
+        (outside.join("notes").to_str().unwrap(), "notes"),
+        (".git/hooks/pre-commit", "hook"),
+        ("../.env", "sub/link"),
+        ("real.txt", "link"),
+    ] {
+        std::os::unix::fs::symlink(target, lab.path(link)).unwrap();
+    }
+    let lines = [
+        ("cat notes", false),
+        ("cat .env", false),
+        ("cat sub/link", false),
+        ("cd sub && cat link", false),
+        ("cp real.txt hook", false),
+        ("cp real.txt bare/config", false),
+        ("mkdir -p bare/objects", false),
+        ("rm -rf .git", false),
+        ("cat real.txt link", true),
+        ("cd sub && cat ../real.txt", false),
+        ("cd sub && mkdir more", true),
+        ("cp real.txt copy.txt", true),
+    ];
+    let ran = run(&lab, &lines.map(|(line, _)| line.to_owned())).await;
+    let told: Vec<(&str, bool)> = lines.iter().map(|(line, _)| *line).zip(ran).collect();
+    assert_eq!(told, lines);
+    assert!(lab.get(".git/hooks/pre-commit").is_err());
+    assert_eq!(lab.get("copy.txt").unwrap(), "real\n");
+}

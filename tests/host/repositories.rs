@@ -92,8 +92,13 @@ async fn a_bare_repository_that_an_agent_wrote_is_none_to_git() {
     let orders: &[&[usize]] = &[&[0, 1, 2, 3, 4], &[1, 2, 3, 4, 0], &[3, 0, 2, 4, 1], &[4, 3, 2, 1, 0]];
     assert_eq!(attack(&files, orders, "evil", &["git status"]).await, 0);
     // Nor if the directories come from a command, or the environment is taken away.
-    let commands: &[&str] =
-        &["mkdir -p objects refs", "git status", "env -i git status", "env -u GIT_CONFIG_COUNT git status"];
+    let commands: &[&str] = &[
+        "mkdir -p objects refs",
+        "git status",
+        "env -i git status",
+        "exec -c git status",
+        "env -u GIT_CONFIG_COUNT git status",
+    ];
     assert_eq!(attack(&files, &[&[0, 1], &[1, 0]], "evil", commands).await, 0);
 }
 

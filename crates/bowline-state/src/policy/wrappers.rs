@@ -69,7 +69,7 @@ const WRAPPERS: &[Wrapper] = &[
     ),
     wrapper("command", &["-p", "--"], &[], 0, false),
     wrapper("builtin", &["--"], &[], 0, false),
-    wrapper("exec", &["-c", "-l", "--"], &["-a"], 0, false),
+    wrapper("exec", &["-l", "--"], &["-a"], 0, false),
     wrapper("caffeinate", &["-d", "-i", "-m", "-s", "-u"], &["-t"], 0, false),
     wrapper("chroot", &[], &[], 1, false),
     wrapper("busybox", &[], &[], 0, false),
