@@ -228,25 +228,27 @@ impl Terminal {
         let (output, kill) = (Arc::clone(&terminal.output), Arc::clone(&terminal.kill));
         tokio::spawn(async move {
             let mut bytes = Vec::new();
-            if let Some(stdout) = &mut child.stdout {
-                tokio::select! {
-                    _ = stdout.read_to_end(&mut bytes) => {}
-                    () = kill.notified() => {}
+            let mut stdout = child.stdout.take();
+            let ended = async {
+                if let Some(stdout) = &mut stdout {
+                    stdout.read_to_end(&mut bytes).await.unwrap_or_default();
                 }
-            }
-            *lock(&output) = bytes;
-            let code = match tokio::time::timeout(KILL_AFTER, child.wait()).await {
-                Ok(status) => status.ok().and_then(|status| status.code()),
-                Err(_) => child.kill().await.ok().and(None),
+                child.wait().await.ok()
             };
+            let status = tokio::select! {
+                status = ended => status,
+                () = kill.notified() => None,
+            };
+            let code = match status {
+                Some(status) => status.code(),
+                None => child.kill().await.ok().and(None),
+            };
+            *lock(&output) = bytes;
             exited.send_replace(Some(TerminalExitStatus::new().exit_code(code.map(i32::cast_unsigned))));
         });
         Ok(terminal)
     }
 }
-
-/// How long a command may go on once its output has ended or it is to be killed.
-const KILL_AFTER: std::time::Duration = std::time::Duration::from_millis(50);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

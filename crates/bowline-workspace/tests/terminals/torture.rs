@@ -104,7 +104,7 @@ async fn gigabytes_of_output_take_no_memory() {
         return;
     }
     let lab = Lab::new();
-    let line = "head -c 10G /dev/zero; yes $(printf '%08000d' 7) | head -c 500M; echo the end";
+    let line = "head -c 2G /dev/zero; yes $(printf '%08000d' 7) | head -c 100M; echo the end";
     lab.run("echo warm").await;
     let before = memory();
     let asked = Asked { output_limit: Some(1000), ..shell(line) };
