@@ -29,6 +29,7 @@ fn an_option_that_does_not_exist_is_named() {
         "diff",
         "undo",
         "redo",
+        "restore",
         "sessions",
         "audit",
         "trace",

@@ -317,3 +317,25 @@ fn walk_for(directory: &std::path::Path, name: &str) -> std::path::PathBuf {
     }
     panic!("no {name}");
 }
+
+#[tokio::test]
+async fn that_a_file_has_other_names_is_told_and_recorded_when_it_is_read() {
+    let stage = full().file("a.txt", "a\n").file("b.txt", "b\n");
+    std::fs::hard_link(stage.lab.path("a.txt"), stage.lab.base().join("elsewhere.txt")).unwrap();
+    let script = r#"
+        call fs/read_text_file {"path":"$ROOT/a.txt"}
+        call fs/read_text_file {"path":"$ROOT/a.txt","line":1,"limit":1}
+        call fs/read_text_file {"path":"$ROOT/b.txt"}
+    "#;
+    let seen = stage.play(&[script]).await;
+    let told: Vec<bool> = seen
+        .lines()
+        .filter(|line| line.contains("content"))
+        .map(|line| line.contains(r#""links":2"#))
+        .collect();
+    assert_eq!(told, [true, true, false], "{seen}");
+    let log = stage.log();
+    let reads: Vec<&str> = log.lines().filter(|line| line.contains(".txt")).collect();
+    let recorded: Vec<bool> = reads.iter().map(|line| line.contains("the file has 2 names")).collect();
+    assert_eq!(recorded, [true, true, false], "{log}");
+}

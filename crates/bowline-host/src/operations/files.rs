@@ -406,3 +406,21 @@ pub(crate) async fn editor_did_not_write(
     })
     .await?
 }
+
+#[cfg(test)]
+mod tests {
+    use bowline_state::changes::ChangeId;
+
+    use super::*;
+
+    #[test]
+    fn the_answer_to_a_write_names_texts_that_only_the_journal_has() {
+        assert_eq!(kept_meta(&[]), None);
+        let kept = KeptText { change: ChangeId(7), path: "/w/a.txt".to_owned() };
+        let answer = WriteTextFileResponse::new().meta(kept_meta(&[kept]));
+        let expected = serde_json::json!({"_meta": {"bowline": {"kept": [
+            {"path": "/w/a.txt", "change": 7, "restore": "bowline restore 7"}
+        ]}}});
+        assert_eq!(serde_json::to_value(&answer).unwrap(), expected);
+    }
+}
