@@ -101,7 +101,7 @@ Examples:
   bowline undo --dry-run          the patch that would be applied
   bowline undo                    the last turn
   bowline undo --turn 3           the third turn of the session that worked here last
-  bowline undo --file src/main.rs what agents did to one file
+  bowline undo --file src/lib.rs  what agents did to one file
   bowline undo --found            the last turn, with what was found changed on disk and nothing explains
   bowline undo --written-only     the last turn, but for what was only found on disk
   bowline undo --change 12 --hunk 2

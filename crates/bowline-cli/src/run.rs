@@ -92,7 +92,7 @@ Environment:
   NO_COLOR                          no colours, if it is set and not empty
   XDG_STATE_HOME, XDG_CONFIG_HOME,
   XDG_DATA_HOME                     where journal and audit log, rules and agents, and anchors are kept; else below HOME
-  ANTHROPIC_API_KEY and others      keys for Bowline's own agent (bowline doctor tells which are there)
+  ANTHROPIC_API_KEY and others      keys for Bowline's own agent (`bowline doctor` tells which are there)
 
 Examples:
   bowline run 'read src/main.rs'

@@ -40,6 +40,10 @@ fn fault(command: &str) -> Option<String> {
     let own =
         command.split([';', '|', '>', '…']).next().unwrap_or_default().trim_end_matches(['.', ',', ':']);
     let words = shlex::split(own).unwrap_or_default();
+    // A command that stands for any.
+    if words.first().is_some_and(|word| word == "COMMAND") {
+        return None;
+    }
     let words = words.into_iter().map(|word| if word.starts_with('{') { "x".to_owned() } else { word });
     let parsed =
         Arguments::command().try_get_matches_from(std::iter::once("bowline".to_owned()).chain(words));
