@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::records::showing::{safe_lines, say};
+use crate::records::showing::{safe_lines, write_stderr};
 
 /// Why a command did not do what it was told.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Ending {
 
     /// Says on stderr why, and returns how to end.
     pub(crate) fn exit(&self) -> ExitCode {
-        say(&format!("bowline: {}\n", self.told()));
+        write_stderr(&format!("bowline: {}\n", self.told()));
         ExitCode::from(self.code())
     }
 

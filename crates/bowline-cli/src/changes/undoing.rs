@@ -16,7 +16,7 @@ use super::selecting::{Meant, Purpose};
 use super::{Taking, failed, history, nothing_yet, patching};
 use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
-use crate::records::showing::{Look, count, note, print, safe, say};
+use crate::records::showing::{Look, count, note, print, safe, write_stderr};
 use crate::records::times::now;
 
 /// So many directories beside the workspace's own are opened, to take back what was changed there.
@@ -83,9 +83,9 @@ fn progress(way: Way, done: usize, of: usize) {
         return;
     }
     if done >= of {
-        say("\r\x1b[K");
+        write_stderr("\r\x1b[K");
     } else if done.is_multiple_of(50) {
-        say(&format!("\r{} {done} of {of} files", way.done()));
+        write_stderr(&format!("\r{} {done} of {of} files", way.done()));
     }
 }
 

@@ -78,11 +78,11 @@ pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
 
 /// Says something beside the results, on stderr.
 pub(crate) fn note(text: &str) {
-    say(&format!("bowline: {}\n", safe_lines(text).trim_end()));
+    write_stderr(&format!("bowline: {}\n", safe_lines(text).trim_end()));
 }
 
 /// Writes to stderr as it is. That nobody reads it, or that it cannot be written, stops nothing.
-pub(crate) fn say(text: &str) {
+pub(crate) fn write_stderr(text: &str) {
     io::stderr().write_all(text.as_bytes()).ok();
 }
 

@@ -93,7 +93,7 @@ impl Decoder {
 }
 
 /// Returns a message as it is; one that is nested deeper than the SDK reads, as far as it can be used.
-fn readable(data: String) -> String {
+fn make_readable(data: String) -> String {
     if matches!(nesting::cut(data.as_bytes()), Cow::Borrowed(_)) {
         return data;
     }
@@ -111,7 +111,7 @@ pub(super) fn events(response: reqwest::Response) -> BoxStream<'static, Result<S
     try_unfold(state, |(mut response, mut decoder, mut ready)| async move {
         loop {
             if let Some(mut event) = ready.pop_front() {
-                event.data = event.data.map(readable);
+                event.data = event.data.map(make_readable);
                 return Ok(Some((event, (response, decoder, ready))));
             }
             match response.chunk().await {

@@ -53,7 +53,7 @@ impl Connections {
     }
 
     /// Waits until a connection can be admitted, if need be in place of another.
-    pub(crate) async fn room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         loop {
             let changed = self.changed.notified();
             {
@@ -102,7 +102,7 @@ pub(crate) struct Admission {
 
 impl Admission {
     /// Waits until the connection is to be closed for another.
-    pub(crate) async fn closed(&self) {
+    pub(crate) async fn wait_until_closed(&self) {
         self.closed.cancelled().await;
     }
 

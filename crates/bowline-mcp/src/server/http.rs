@@ -155,7 +155,7 @@ async fn accept<P: Place>(front: Arc<Front<P>>, listener: TcpListener, stop: &Ca
             () = stop.cancelled() => break,
             Some(_) = tasks.join_next(), if !tasks.is_empty() => continue,
             accepted = async {
-                connections.room().await;
+                connections.wait_for_room().await;
                 listener.accept().await
             } => accepted,
         };
@@ -188,7 +188,7 @@ async fn converse<P: Place>(front: Arc<Front<P>>, stream: TcpStream, admission: 
         .max_buf_size(MAX_HEAD)
         .serve_connection(TokioIo::new(stream), answer);
     tokio::select! {
-        () = admission.closed() => {}
+        () = admission.wait_until_closed() => {}
         // A connection that breaks off concerns its client alone.
         _ = connection => {}
     }

@@ -20,7 +20,7 @@ use crate::between::Chain;
 
 mod flooding;
 mod giving_up;
-mod holding;
+mod held_messages;
 
 /// One end as a test has it.
 pub(crate) struct Far {

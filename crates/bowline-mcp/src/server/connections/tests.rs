@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use super::{Admission, Connections};
 
 fn is_closed(admission: &Admission) -> bool {
-    admission.closed().now_or_never().is_some()
+    admission.wait_until_closed().now_or_never().is_some()
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_request_under_way_is_never_cut_for_another() {
     let only = Arc::new(connections.admit().unwrap());
     let request = only.begin_request();
     assert!(connections.admit().is_none() && connections.close_one().is_none());
-    let mut room = Box::pin(connections.room());
+    let mut room = Box::pin(connections.wait_for_room());
     assert!((&mut room).now_or_never().is_none());
     drop(request);
     assert!((&mut room).now_or_never().is_some());
