@@ -32,8 +32,8 @@ impl Repository {
             std::fs::canonicalize(top.join(target)).ok()
         });
         let own = pointed.clone().unwrap_or_else(|| top.join(".git"));
-        let common = read(CWD, &own.join("commondir"), LONGEST_PATH).map(|text| own.join(text.trim()));
-        let settings = read(CWD, &common.unwrap_or(own).join("config"), LONGEST_SETTINGS);
+        let common = read(CWD, own.join("commondir"), LONGEST_PATH).map(|text| own.join(text.trim()));
+        let settings = read(CWD, common.unwrap_or(own).join("config"), LONGEST_SETTINGS);
         let hooks = settings.as_deref().and_then(hooks_path).map(|named| top.join(named));
         let real = |path: PathBuf| std::fs::canonicalize(&path).unwrap_or(path);
         let parse = |path: PathBuf| LexicalPath::parse(path).ok();
