@@ -366,7 +366,7 @@ impl Session {
     pub async fn prompt(&self, prompt: Vec<ContentBlock>) -> Result<TurnEnd, HostError> {
         let held = &self.held;
         held.turn.subscribe().wait_for(|turn| turn.state != TurnState::Ending).await.ok();
-        operations::verify_roots(held.files.roots()).await?;
+        operations::verify_roots(held.files.roots())?;
         let turn = held.begin_turn()?;
         let begun = held.now();
         let guard = EndTurn { session: Some(self.clone()), turn, _counted: Counted::new(&held.shared) };

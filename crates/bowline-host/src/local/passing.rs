@@ -86,7 +86,7 @@ impl LocalSession {
     /// Fails if there is a turn already, the session is over, or the journal or the log cannot be used.
     pub async fn turn_begins(&self) -> Result<u64, HostError> {
         let held = &self.inner.held;
-        operations::verify_roots(held.files.roots()).await?;
+        operations::verify_roots(held.files.roots())?;
         let turn = held.begin_turn()?;
         *self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(Counted::new(&held.shared));
         operations::start_observing(&held.shared).await?;

@@ -130,6 +130,7 @@ fn one_tool_that_cannot_be_read_does_not_cost_the_others() {
                 },
             ],
             unusable: 4,
+            too_deep: [],
             next: None,
         }
     "#]]
@@ -138,6 +139,7 @@ fn one_tool_that_cannot_be_read_does_not_cost_the_others() {
         Page {
             tools: [],
             unusable: 0,
+            too_deep: [],
             next: Some(
                 "2",
             ),
