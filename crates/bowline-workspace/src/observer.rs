@@ -9,14 +9,13 @@
 //! they were at the last look: what they did not hide is found, and what they hid is learnt. A file is gone only if a look at its very path says so,
 //! not because a walk did not come by.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use bowline_state::observation::Known;
 
 use crate::roots::Roots;
-use crate::walker::{FileSystems, MAX_ENTRIES, Remembered, WalkReport, below, directory_ruled};
+use crate::walker::{FileSystems, MAX_ENTRIES, Remembered, RulesTexts, WalkReport, below, directory_ruled};
 
 mod contents;
 mod scan;
@@ -139,8 +138,8 @@ pub struct Observation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanEnd {
     began_ns: i64,
-    // The files of ignore rules that the scan came by, and what they hold; none is one that is gone.
-    rules: HashMap<String, Option<Arc<[u8]>>>,
+    // The files of ignore rules that the scan came by.
+    rules: RulesTexts,
 }
 
 /// What is known of the files below the roots.

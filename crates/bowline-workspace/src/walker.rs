@@ -25,7 +25,7 @@ mod rules;
 mod steps;
 
 pub(crate) use remembered::{Remembered, directory_ruled};
-pub(crate) use rules::RulesCache;
+pub(crate) use rules::{RulesCache, RulesTexts};
 use steps::Walker;
 
 /// A walk goes at most this deep below where it starts.

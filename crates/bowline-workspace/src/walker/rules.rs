@@ -81,6 +81,9 @@ pub(crate) struct RulesCache {
     past: Past,
 }
 
+/// What files of rules hold, by their paths; none is one that is gone.
+pub(crate) type RulesTexts = HashMap<String, Option<Arc<[u8]>>>;
+
 /// Whether it is asked what rules there were before.
 #[derive(Default)]
 enum Past {
@@ -88,7 +91,7 @@ enum Past {
     #[default]
     Unasked,
     /// It is from now on: this is what there is, and what was before, if that is known.
-    Asked { was: Option<Remembered>, is: HashMap<String, Option<Arc<[u8]>>> },
+    Asked { was: Option<Remembered>, is: RulesTexts },
 }
 
 /// Rules, and what they were made of.
@@ -238,7 +241,7 @@ impl RulesCache {
     }
 
     /// Returns the rules as they were before the look, and the files of rules that it came by as they are now.
-    pub(crate) fn into_parts(self) -> (Option<Remembered>, HashMap<String, Option<Arc<[u8]>>>) {
+    pub(crate) fn into_parts(self) -> (Option<Remembered>, RulesTexts) {
         match self.past {
             Past::Unasked => Default::default(),
             Past::Asked { was, is } => (was, is),
