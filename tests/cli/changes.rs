@@ -364,7 +364,7 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
           a.txt  as it was before the undo
         --- 0
         $ bowline changes --json
-        {"change":1,"at":"WHEN","workspace":"$PROJECT","session":"$SESSION","turn":1,"call":"turn1_1","command":null,"source":"written","path":"$PROJECT/a.txt","before":{"sha256":"a8cdd76642f0ecda0067f4d780d027935959e42dc16520220f295191b913efba","size":16,"mode":"644"},"after":{"sha256":"265b42d008c61130ec4872dbe0410f07454f83eea6f52cb6ad5745147af4c405","size":16,"mode":"644"},"added":3,"removed":3,"reverses":[],"undone_hunks":[2],"in_effect":true,"uncertain":false}
+        {"change":1,"at":"WHEN","workspace":"$PROJECT","session":"$SESSION","turn":1,"call":"turn1_1","command":null,"source":"written","path":"$PROJECT/a.txt","before":{"sha256":"a8cdd76642f0ecda0067f4d780d027935959e42dc16520220f295191b913efba","size":16,"mode":"644"},"after":{"sha256":"265b42d008c61130ec4872dbe0410f07454f83eea6f52cb6ad5745147af4c405","size":16,"mode":"644"},"added":3,"removed":3,"reverses":[],"undone_hunks":[2],"in_effect":true,"uncertain":false,"pruned":false,"kept_text":false}
         --- 0
     "#]].assert_eq(&told);
     assert_eq!(scene.get("a.txt"), "A\nb\nc\nd\ne\nf\ng\n");
@@ -830,7 +830,46 @@ fn a_text_that_only_the_journal_has_is_told_of_listed_printed_and_restored() {
         &["restore"],
         &["restore", "--print"],
     ]);
-    expect![[r#""#]].assert_eq(&told);
+    expect![[r#"
+        $ bowline changes
+        session s1
+          turn 1 · WHEN (20773 days ago)
+            1 edited   a.txt +1 −1  was interrupted, and nobody can tell whether it was done
+
+        beside the agents: you, or other programs
+            2 edited   a.txt +1 −1  kept, not in the file: bowline restore 2  WHEN
+
+        2 changes; take back with bowline undo --change, --turn or --session
+        --- stderr
+        bowline: a write of $PROJECT/a.txt was interrupted, and the file was changed since: look at it
+        bowline: text saved to $PROJECT/a.txt while it was being replaced could not be merged into it and is only in the journal: `bowline restore 2` puts it into the file, with --print it is shown
+        --- 0
+        $ bowline restore
+        2 a.txt  6 bytes  WHEN
+        1 text is only in the journal; bowline restore ID puts it into its file
+        --- 0
+        $ bowline restore 1 --print
+        --- stderr
+        bowline: there is no kept text 1 here: `bowline restore` lists them
+        --- 1
+        $ bowline restore 2 --print
+        by me
+        --- 0
+        $ bowline restore 2
+        restored text 2 to a.txt; `bowline redo` takes that back
+        --- 0
+        $ bowline restore 2
+        --- stderr
+        bowline: text 2 was restored before; --print shows it
+        --- 1
+        $ bowline restore
+        no text is only in the journal
+        --- 0
+        $ bowline restore --print
+        --- stderr
+        bowline: the following required arguments were not provided: <ID>; --help tells more
+        --- 2
+    "#]].assert_eq(&told);
     assert_eq!(scene.get("a.txt"), "by me\n");
 }
 
@@ -851,7 +890,46 @@ fn a_pruned_change_is_listed_and_its_undo_says_so() {
         &["undo"],
         &["undo"],
     ]);
-    expect![[r#""#]].assert_eq(&told);
+    expect![[r#"
+        $ bowline changes
+        session $SESSION
+          turn 1 · WHEN (just now)
+            1 edited   a.txt 13 → 6 bytes  pruned, call turn1_1
+            2 created  b.txt 0 → 4 bytes  pruned, call turn1_2
+          turn 2 · WHEN (just now)
+            3 edited   b.txt +1 −1  call turn2_1
+
+        3 changes; take back with bowline undo --change, --turn or --session
+        --- 0
+        $ bowline diff --stat
+         b.txt | 2 +-
+         1 file changed, +1 −1
+        --- stderr
+        bowline: a.txt: change 1 is pruned, its text is no longer in the journal
+        bowline: b.txt: change 2 is pruned, its text is no longer in the journal
+        --- 0
+        $ bowline undo --turn 1
+        --- stderr
+        bowline: b.txt: change 2: its text was pruned, because the journal keeps only so much, and for so long: the file stays as it is
+        bowline: a.txt: change 1: its text was pruned, because the journal keeps only so much, and for so long: the file stays as it is
+        bowline: cannot undo 2 of 2 files, so nothing is undone
+        --- 1
+        $ bowline undo --turn 1 --keep-going
+        --- stderr
+        bowline: b.txt: change 2: its text was pruned, because the journal keeps only so much, and for so long: the file stays as it is
+        bowline: a.txt: change 1: its text was pruned, because the journal keeps only so much, and for so long: the file stays as it is
+        bowline: cannot undo 2 of 2 files, so nothing is undone
+        --- 1
+        $ bowline undo
+        undone the last turn (turn 2 of session $SESSION), in 1 file
+          b.txt  as it was before
+        `bowline redo` brings it back
+        --- 0
+        $ bowline undo
+        --- stderr
+        bowline: what is left of what agents changed here cannot be taken back, its text is not kept: `bowline changes` lists it
+        --- 1
+    "#]].assert_eq(&told);
     assert_eq!((scene.get("a.txt"), scene.get("b.txt")), ("first\n".to_owned(), "one\n".to_owned()));
 }
 

@@ -35,6 +35,7 @@ fn what_was_found_on_disk_is_told_apart_and_can_be_left_alone() {
         &["undo", "--written-only"],
         &["redo", "--written-only"],
         &["undo"],
+        &["undo", "--found"],
     ] {
         told += &format!("$ bowline {}\n{}", arguments.join(" "), scene.run(arguments));
     }
@@ -45,26 +46,13 @@ fn what_was_found_on_disk_is_told_apart_and_can_be_left_alone() {
           asked.txt  +1 −0 (new)
           own.txt  +1 −0 (new) (found on disk)
         To take it back: bowline undo --session $SESSION --turn 1
-        What was found may be your own work, saved meanwhile: --written-only leaves that alone
+        What was found may be your own work, saved meanwhile: it stays, unless you add --found
         --- 0
         $ bowline diff --stat --written-only
          asked.txt | 1 +
          1 file changed, +1 −0
         --- 0
         $ bowline undo --dry-run
-        diff --git a/own.txt b/own.txt
-        deleted file mode 100644
-        --- a/own.txt
-        +++ /dev/null
-        @@ -1 +0,0 @@
-        -own
-        diff --git a/a.txt b/a.txt
-        --- a/a.txt
-        +++ b/a.txt
-        @@ -1,3 +1,2 @@
-         one
-         two
-        -three
         diff --git a/asked.txt b/asked.txt
         deleted file mode 100644
         --- a/asked.txt
@@ -72,8 +60,8 @@ fn what_was_found_on_disk_is_told_apart_and_can_be_left_alone() {
         @@ -1 +0,0 @@
         -asked
         --- stderr
-        bowline: the last turn (turn 1 of session s1) would be undone, in 3 files
-        bowline: what was found on disk may be your own work, saved meanwhile, or that of another program: a.txt, own.txt; --written-only leaves that alone
+        bowline: the last turn (turn 1 of session s1) would be undone, in 1 file
+        bowline: what was merely found changed may be your own work, and stays: a.txt, own.txt; --found takes that back, too
         --- 0
         $ bowline undo --written-only
         undone the last turn (turn 1 of session s1), as far as it was written through Bowline, in 1 file
@@ -89,10 +77,15 @@ fn what_was_found_on_disk_is_told_apart_and_can_be_left_alone() {
           asked.txt  there again
         --- 0
         $ bowline undo
-        undone the last turn (turn 1 of session s1), in 3 files
-          own.txt    deleted (found on disk after the turn)
-          a.txt      as it was before (found on disk after the turn)
+        undone the last turn (turn 1 of session s1), in 1 file
           asked.txt  deleted
+        `bowline redo` brings it back
+        what was merely found changed may be your own work, and stays: a.txt, own.txt; undo --found takes that back, too
+        --- 0
+        $ bowline undo --found
+        undone the last turn (turn 1 of session s1), in 2 files
+          own.txt  deleted (found on disk after the turn)
+          a.txt    as it was before (found on disk after the turn)
         `bowline redo` brings it back
         what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
         --- 0

@@ -318,6 +318,8 @@ fn became(change: &Change) -> &'static str {
     match (change.before, change.after) {
         (None, Some(_)) => "created",
         (Some(_), None) => "deleted",
+        // What it was nobody knows any more.
+        (Some(_), Some(_)) if change.is_pruned() => "edited",
         (Some(before), Some(after)) if before.hash == after.hash && before.mode != after.mode => "mode",
         (Some(before), Some(after)) if before.hash == after.hash => "as it was",
         (Some(_), Some(_)) => "edited",
