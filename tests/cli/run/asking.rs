@@ -245,7 +245,7 @@ async fn a_form_is_filled_in_line_by_line() {
         Changed 1 file:
           answer.json  +1 −0 (new) (found on disk)
         To take it back: bowline undo --session s1 --turn 1
-        What was found may be your own work, saved meanwhile: --written-only leaves that alone
+        What was found may be your own work, saved meanwhile: it stays, unless you add --found
         --- Some(0)
     "#]]
     .assert_eq(&seat.end().await);
@@ -291,7 +291,7 @@ async fn what_happens_meanwhile_is_told_after_the_answer() {
           go  +0 −0 (new) (found on disk)
           heard  +0 −0 (new) (found on disk)
         To take it back: bowline undo --session $SESSION --turn 1
-        What was found may be your own work, saved meanwhile: --written-only leaves that alone
+        What was found may be your own work, saved meanwhile: it stays, unless you add --found
         --- Some(0)
     "#]]
     .assert_eq(&scene.clean(&seat.end().await));
