@@ -61,6 +61,8 @@ fn an_option_that_does_not_exist_is_named() {
           bowline: unexpected argument '--no-such-option' found; --help tells more
         redo --no-such-option
           bowline: unexpected argument '--no-such-option' found; --help tells more
+        restore --no-such-option
+          bowline: unexpected argument '--no-such-option' found; to pass '--no-such-option' as a value, use '-- --no-such-option'; --help tells more
         sessions --no-such-option
           bowline: unexpected argument '--no-such-option' found; --help tells more
         audit --no-such-option
