@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 const MOST_LINES: usize = 40;
 /// So many saves are made while the agent leaves the file alone, before the program waits for it.
 const SAVES_AHEAD: usize = 4;
-/// How long it waits for the agent at most: Bowline may have been killed and be on its way back.
-const WAITS_FOR_AGENT: Duration = Duration::from_millis(500);
+/// How long it waits for the agent at most: Bowline may be on its way back from a kill, or wait for a program that writes.
+const WAITS_FOR_AGENT: Duration = Duration::from_millis(20);
 /// A program that only appends looks at the file after so many saves, for the time line of a loss.
 const LOOKS_EVERY: usize = 16;
 
