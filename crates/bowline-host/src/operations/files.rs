@@ -415,12 +415,24 @@ mod tests {
 
     #[test]
     fn the_answer_to_a_write_names_texts_that_only_the_journal_has() {
-        assert_eq!(kept_meta(&[]), None);
-        let kept = KeptText { change: ChangeId(7), path: "/w/a.txt".to_owned() };
-        let answer = WriteTextFileResponse::new().meta(kept_meta(&[kept]));
-        let expected = serde_json::json!({"_meta": {"bowline": {"kept": [
-            {"path": "/w/a.txt", "change": 7, "restore": "bowline restore 7"}
-        ]}}});
+        let mut written = Written {
+            path: "/w/a.txt".to_owned(),
+            verdict: None,
+            change: None,
+            text: Arc::default(),
+            protection: None,
+            drops_privileges: false,
+            is_unguarded: false,
+            kept: Vec::new(),
+        };
+        assert_eq!(written_meta(&written), None);
+        written.drops_privileges = true;
+        written.kept.push(KeptText { change: ChangeId(7), path: "/w/a.txt".to_owned() });
+        let answer = WriteTextFileResponse::new().meta(written_meta(&written));
+        let expected = serde_json::json!({"_meta": {"bowline": {
+            "notes": [PRIVILEGES_DROPPED, written.kept[0].to_string()],
+            "kept": [{"path": "/w/a.txt", "change": 7, "restore": "bowline restore 7"}],
+        }}});
         assert_eq!(serde_json::to_value(&answer).unwrap(), expected);
     }
 }
