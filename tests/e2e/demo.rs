@@ -342,6 +342,7 @@ fn help_says_what_there_is() {
               diff         Shows what agents changed, as a patch that git reads
               undo         Takes back what agents changed; your own later edits stay
               redo         Does again what was undone
+              restore      Prints or puts back text of yours that could only be kept in the journal
               sessions     Lists, shows, exports and deletes sessions of Bowline's agent
               audit        Shows and verifies the record of what agents did here
               trace        Shows what was said between a client and an agent, and plays it back

@@ -43,8 +43,8 @@ async fn approve_then_cancel(stage: &Stage, method: &'static str, params: Value)
         stage.lab.desk.until(|asked, _| asked.len() == 1).await;
         // One thread waits for the disk, in the order of what it is given: the answer is judged once more, then this test has
         // the thread, and what was approved has to wait for it.
-        let (begin, first) = mpsc::channel::<()>();
-        let (end, second) = mpsc::channel::<()>();
+        let (begin, first) = mpsc::sync_channel::<()>(1);
+        let (end, second) = mpsc::sync_channel::<()>(1);
         let (tell, judged) = oneshot::channel();
         let blocked = spawn_blocking(move || first.recv().unwrap());
         say_yes.send(()).unwrap();

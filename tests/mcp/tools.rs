@@ -52,7 +52,7 @@ async fn files_are_read_written_and_edited() {
             two
             [continue with line=3]
             > write_text_file {"path":"a.txt","content":"blind\n"}
-            ! nothing was written: a.txt: you have not read all of the text that would be replaced: read it first
+            ! nothing was written: a.txt: this session has read only a part of the text and would change or remove lines 1 to 3, which it has not read: read the rest of the text first, or change only lines that it has read
             > read_text_file {"path":"a.txt"}
             [a.txt: all of it, 3 lines]
             one

@@ -136,7 +136,10 @@ fn an_agent_that_dies_in_its_turn_leaves_its_edits_in_the_journal() {
     let told = editor.hear();
     assert_eq!(told["error"]["code"], -32603);
     editor.leave();
+    // No tool call explains what it did: it may be the user's own work, and is taken back only if asked for.
     let undone = scene.run(&["undo", "--session", "s"]);
+    assert!(undone.contains("--found takes it back"), "{undone}");
+    let undone = scene.run(&["undo", "--session", "s", "--found"]);
     assert!(undone.ends_with("--- 0\n"), "{undone}");
     assert_eq!(scene.get("a.txt"), "one\n");
 }

@@ -269,7 +269,7 @@ impl Iterator for Pieces<'_> {
             '\t' => self.tabs == Tabs::Escaped,
             // One selector chooses how a symbol looks. After a letter, or after another, it only carries hidden data.
             '\u{fe00}'..='\u{fe0f}' => self.base.is_none_or(|base| base < '\u{a9}' || base.is_alphabetic()),
-            _ if is_mark(character) => {
+            _ if is_mark(character) && !hides(character) => {
                 self.marks += 1;
                 self.base.is_none() || self.marks > MAX_MARKS
             }

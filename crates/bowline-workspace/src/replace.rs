@@ -408,6 +408,7 @@ pub(crate) fn displace(
         // What it has written when it is done is found later.
         WriterState::Idle | WriterState::Busy => {}
     }
+    drop(waited);
     Ok(to.take_in(place, temp, calls).map_or_else(Removed::Left, |()| Removed::Yes))
 }
 

@@ -193,7 +193,7 @@ fn what_is_relied_on_is_durable_before() {
           journal: Write Sync Write Truncate Sync Delete
         grow in place
           journal: Write Sync Write Sync
-          files: OpenInPlace Write Truncate Sync
+          files: OpenInPlace Write Sync
           journal: Write Sync Write Truncate Sync Delete
         shrink in place
           journal: Write Sync Write Sync

@@ -110,7 +110,7 @@ fn of_session(session: &str) -> Selection {
 
 fn temporary_files(root: &Path) -> Vec<String> {
     let names = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.starts_with(".bowline-")).collect()
+    names.filter(|name| name.starts_with(".bowline-") && name.ends_with(".tmp")).collect()
 }
 
 /// An editor's copy of a document, kept up to date by events alone.
@@ -534,34 +534,46 @@ fn what_takes_a_files_place_at_the_last_moment_stays() {
     }
 }
 
-/// Appends a line through a handle that was opened long before, right before one kind of call.
-struct AppendLate {
+/// Saves the file right before one kind of call: the old one, if it has lost its place.
+struct SaveLate {
     at: Call,
-    handle: Mutex<Option<fs::File>>,
+    root: OnceLock<PathBuf>,
+    append: bool,
 }
 
-impl Gate for AppendLate {
+impl Gate for SaveLate {
     fn pass(&self, call: Call, bytes: usize) -> io::Result<usize> {
-        if call == self.at
-            && let Some(mut handle) = self.handle.lock().unwrap().take()
-        {
-            handle.write_all(b"late\n").unwrap();
+        // Once: a file says that it is still to be done.
+        let Some(root) = self.root.get().filter(|_| call == self.at) else { return Ok(bytes) };
+        let late = root.join("late");
+        if fs::remove_file(&late).is_ok() {
+            let displaced = temporary_files(root).pop().filter(|_| call != Call::CreateTemp);
+            let path = root.join(displaced.unwrap_or_else(|| "a".to_owned()));
+            let mut file = fs::OpenOptions::new().write(true).append(self.append).open(path).unwrap();
+            file.write_all(b"late\n").unwrap();
         }
         Ok(bytes)
     }
 }
 
+/// Returns a project whose file `a` is saved while it loses its place.
+fn saved_late(at: Call, append: bool) -> Project {
+    let save = Arc::new(SaveLate { at, root: OnceLock::new(), append });
+    let project = Project::with(Settings::default(), Calls::gated(save.clone()));
+    project.put("a", "1\n2\n3\n4\n");
+    project.put("late", "");
+    project.read("a");
+    save.root.set(project.root.clone()).unwrap();
+    project
+}
+
 #[test]
 fn what_is_written_to_a_file_while_it_loses_its_place_is_brought_in() {
-    for at in [Call::CreateTemp, Call::Exchange, Call::SyncDirectory, Call::Remove] {
-        let append = Arc::new(AppendLate { at, handle: Mutex::default() });
-        let project = Project::with(Settings::default(), Calls::gated(append.clone()));
-        project.put("a", "1\n2\n3\n4\n");
-        project.read("a");
-        let handle = fs::OpenOptions::new().append(true).open(project.path("a")).unwrap();
-        *append.handle.lock().unwrap() = Some(handle);
+    for at in [Call::CreateTemp, Call::SyncDirectory, Call::Rename] {
+        let project = saved_late(at, true);
         project.write("a", "ONE\n2\n3\n4\n");
-        assert!(append.handle.lock().unwrap().is_none(), "{at:?}");
+        assert!(!project.root.join("late").exists(), "{at:?}");
+        project.workspace.merge_displaced();
         assert_eq!(project.get("a"), "ONE\\n2\\n3\\n4\\nlate\\n", "{at:?}");
         project.workspace.undo(&of_session("s1")).unwrap();
         assert_eq!(project.get("a"), "1\\n2\\n3\\n4\\nlate\\n", "{at:?}: it is the user's");
@@ -571,13 +583,8 @@ fn what_is_written_to_a_file_while_it_loses_its_place_is_brought_in() {
 
 #[test]
 fn what_cannot_be_brought_in_is_told_of_and_can_be_restored() {
-    let append = Arc::new(AppendLate { at: Call::SyncDirectory, handle: Mutex::default() });
-    let project = Project::with(Settings::default(), Calls::gated(append.clone()));
-    project.put("a", "1\n2\n3\n4\n");
-    project.read("a");
     // Not at the end, but in the very lines that the agent changes.
-    let handle = fs::OpenOptions::new().write(true).open(project.path("a")).unwrap();
-    *append.handle.lock().unwrap() = Some(handle);
+    let project = saved_late(Call::SyncDirectory, false);
     let mut news = project.workspace.shared_news();
     let written = project.session.write(&project.path("a"), "ONE\nTWO\n3\n4\n", &project.origin()).unwrap();
     assert_eq!(project.get("a"), "ONE\\nTWO\\n3\\n4\\n");

@@ -206,7 +206,7 @@ fn a_file_that_is_being_saved_is_read_once_it_is_whole() {
     let lab = Lab::new("old\n");
     let session = lab.open();
     let mut saver = File::create(lab.file()).unwrap();
-    let (begun, begins) = std::sync::mpsc::channel();
+    let (begun, begins) = std::sync::mpsc::sync_channel(1);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             begun.send(()).unwrap();

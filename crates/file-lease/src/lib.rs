@@ -127,7 +127,7 @@ mod tests {
         let reader = File::open(&path).unwrap();
         for _ in 0..2 {
             let lease = Lease::try_shared(reader.as_fd()).unwrap();
-            let (opens, waits) = std::sync::mpsc::channel();
+            let (opens, waits) = std::sync::mpsc::sync_channel(1);
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let is_refused =

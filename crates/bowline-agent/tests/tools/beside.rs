@@ -74,10 +74,10 @@ async fn what_was_read_in_part_is_not_replaced() {
     check(
         &told,
         expect![[r#"
-        ! nothing was written: a: you have not read all of the text that would be replaced, or not since this session was loaded: read it first
-        = Wrote a (1 line), through the editor.
-        You had read only a part of this file; all of its text has been replaced.
-    "#]],
+            ! nothing was written: a: this session has read only a part of the text and would change or remove lines 1 to 3, which it has not read: read the rest of the text first, or change only lines that it has read
+            = Wrote a (1 line), through the editor.
+            You had read only a part of this file; the rest is as it was.
+        "#]],
     );
 }
 

@@ -110,6 +110,11 @@ proptest! {
 }
 
 #[test]
+fn a_mark_that_cannot_be_seen_is_escaped_wherever_it_stands() {
+    assert_eq!(line("\u{34f}A\u{34f}B\u{301}", 100), "\\u{34f}A\\u{34f}B\u{301}");
+}
+
+#[test]
 fn long_runs_of_blanks_are_told_by_their_number() {
     let run = |blanks: usize, breaks: usize| format!("a{}{}b", "\n".repeat(breaks), " ".repeat(blanks));
     for (blanks, breaks, expected) in [

@@ -248,8 +248,9 @@ fn keys_take_back_the_hunk_the_file_the_turn_the_session() {
     let who = Who::Session("s1".to_owned());
     let file = Selection { path: Some("/w/src/a.rs".to_owned()), who: who.clone(), ..Selection::default() };
     assert_eq!(press(&mut changes, &[letter('U')]), [Outcome::Undo(file)]);
-    assert_eq!(press(&mut changes, &[letter('T')]), [Outcome::Undo(Selection::turn("s1", 1))]);
-    let session = Selection { who: who.clone(), ..Selection::default() };
+    let turn = Selection { explained: true, ..Selection::turn("s1", 1) };
+    assert_eq!(press(&mut changes, &[letter('T')]), [Outcome::Undo(turn)]);
+    let session = Selection { who: who.clone(), explained: true, ..Selection::default() };
     assert_eq!(press(&mut changes, &[letter('S')]), [Outcome::Undo(session)]);
     let last = Selection { who, last: Some(1), ..Selection::default() };
     assert_eq!(press(&mut changes, &[letter('R')]), [Outcome::Redo(last)]);
