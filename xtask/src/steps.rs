@@ -7,6 +7,7 @@ use crate::summary::{Outcome, Row, Summary};
 use clap::ValueEnum;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 /// One check, or something that later checks need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -91,18 +92,35 @@ const OPTIMISED: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
 /// Tells tests that all programs of the workspace are built.
 const BUILT: &str = "BOWLINE_BUILT";
 
-/// Takes the steps in order and goes on after a failure, except where the rest could only fail alike.
+/// Takes the steps in order and goes on after a failure, except where the rest could only fail alike. Peers come from
+/// registries, so they are installed while the steps before them build.
 pub fn take(steps: &[Step], world: &World) -> Summary {
     take_each(steps, |step| step.take(world))
 }
 
-fn take_each(steps: &[Step], take: impl Fn(Step) -> Vec<Row>) -> Summary {
+fn take_each(steps: &[Step], take: impl Fn(Step) -> Vec<Row> + Sync) -> Summary {
+    thread::scope(|scope| {
+        let installing = steps.contains(&Step::Peers).then(|| scope.spawn(|| take(Step::Peers)));
+        take_in_order(steps, &take, || installing.and_then(|peers| peers.join().ok()))
+    })
+}
+
+fn take_in_order(
+    steps: &[Step],
+    take: impl Fn(Step) -> Vec<Row>,
+    wait_for_peers: impl FnOnce() -> Option<Vec<Row>>,
+) -> Summary {
     let mut summary = Summary::default();
     let mut build_failed = false;
+    let mut wait_for_peers = Some(wait_for_peers);
     for (index, &step) in steps.iter().enumerate() {
         eprintln!("\n== {} ({} of {}): {}", step.name(), index + 1, steps.len(), step.about());
         let rows = if build_failed && step.needs_build() {
             vec![Row::timed(step.name(), || Outcome::Skipped("the build failed".into()))]
+        } else if step == Step::Peers {
+            let installed = wait_for_peers.take().and_then(|wait| wait());
+            let panicked = || vec![Row::timed(step.name(), || Outcome::Failed("it panicked".into()))];
+            installed.unwrap_or_else(panicked)
         } else {
             take(step)
         };
