@@ -3,7 +3,7 @@
 //! [`install`] puts a layer before the file system that SQLite uses by default. Every call that matters asks the gate of
 //! its thread first, if there is one ([`gated`]); the gate lets it pass, cuts a write short, or gives the error that the
 //! call is to fail with. A gate may as well end the process: then the call is never made. [`losing_power`] takes back
-//! what was written and not synced.
+//! what was written and not synced; [`unsynced_files`] says where that is.
 #![allow(
     unsafe_code,
     reason = "SQLite takes a file system as a table of C functions over memory that it allocates"
@@ -16,7 +16,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::ptr;
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rusqlite::ffi;
 
@@ -63,6 +65,9 @@ thread_local! {
     // What was written and not synced, in order; none if nobody wants to know.
     static UNSYNCED: RefCell<Option<Vec<Unsynced>>> = const { RefCell::new(None) };
 }
+
+/// The files that any thread wrote to and did not sync since.
+static UNSYNCED_FILES: Mutex<BTreeSet<CString>> = Mutex::new(BTreeSet::new());
 
 /// What a part of a file held before it was written or cut.
 struct Unsynced {
@@ -126,6 +131,12 @@ pub fn losing_power<T>(act: impl FnOnce() -> T) -> io::Result<T> {
     Ok(done)
 }
 
+/// Returns the files that SQLite wrote to, on any thread since [`install`], and did not sync since.
+pub fn unsynced_files() -> Vec<PathBuf> {
+    let files = UNSYNCED_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    files.iter().map(|name| PathBuf::from(OsStr::from_bytes(name.as_bytes()))).collect()
+}
+
 /// A file system, and the one behind it.
 #[repr(C)]
 struct Layer {
@@ -184,11 +195,15 @@ unsafe fn name(file: *mut ffi::sqlite3_file) -> Option<CString> {
     }
 }
 
-/// Remembers what a part of a file holds, if somebody wants to know.
+/// Remembers that a file is written to, and what a part of it holds if somebody wants to know.
 ///
 /// # Safety
 /// As for [`real`].
 unsafe fn remember(file: *mut ffi::sqlite3_file, offset: u64, amount: u64) {
+    // SAFETY: as for this function.
+    if let Some(name) = unsafe { name(file) } {
+        UNSYNCED_FILES.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
+    }
     if UNSYNCED.with_borrow(Option::is_none) {
         return;
     }
@@ -213,6 +228,7 @@ unsafe fn remember(file: *mut ffi::sqlite3_file, offset: u64, amount: u64) {
 
 /// Forgets what a file held: what it holds now is durable, or it is gone.
 fn forget(name: &CStr) {
+    UNSYNCED_FILES.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     UNSYNCED.with_borrow_mut(|unsynced| {
         if let Some(unsynced) = unsynced {
             unsynced.retain(|unsynced| *unsynced.file != *name);

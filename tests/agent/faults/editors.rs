@@ -2,6 +2,7 @@
 //! in the same process, so that it need not wait a minute for an editor that stalls.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,21 +15,18 @@ use bowline_state::schema::v1::{NewSessionRequest, PermissionOptionKind, PromptR
 use bowline_workspace::terminals::{self, Supervisor};
 use expect_test::{Expect, expect};
 use test_support::editor::{Editor, Offers, Run, Says, Trouble};
+use test_support::faulty_sqlite;
 
 /// How long an editor is waited for, and a command.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Takes a turn with an editor that has `a.txt` open, and returns what it was asked, what the agent said, and what the
-/// editor has in the end.
-async fn told(prepare: impl FnOnce(&Editor, &str), prompt: &str) -> String {
-    let base = tempfile::tempdir().unwrap();
-    let project = base.path().canonicalize().unwrap().join("project");
-    std::fs::create_dir(&project).unwrap();
+/// Returns an agent that keeps its state below a directory.
+fn agent(base: &Path) -> BowlineAgent {
     let places = Places {
-        state: base.path().join("state"),
-        policy: base.path().join("config/policy.toml"),
-        anchors: base.path().join("anchors"),
-        keys: base.path().join("config/keys.json"),
+        state: base.join("state"),
+        policy: base.join("config/policy.toml"),
+        anchors: base.join("anchors"),
+        keys: base.join("config/keys.json"),
     };
     let supervisor = Supervisor { program: "/no/supervisor".into(), args: Vec::new() };
     let mut settings = Settings::new(places, terminals::Settings::new(supervisor));
@@ -39,7 +37,16 @@ async fn told(prepare: impl FnOnce(&Editor, &str), prompt: &str) -> String {
     settings.command_timeout = LIMIT;
     let keys = Keyring::new(None);
     let models = Models::new(ModelsSettings { keys: keys.clone(), ..ModelsSettings::default() });
-    let agent = BowlineAgent::new(settings, models, keys);
+    BowlineAgent::new(settings, models, keys)
+}
+
+/// Takes a turn with an editor that has `a.txt` open, and returns what it was asked, what the agent said, and what the
+/// editor has in the end.
+async fn told(prepare: impl FnOnce(&Editor, &str), prompt: &str) -> String {
+    let base = tempfile::tempdir().unwrap();
+    let project = base.path().canonicalize().unwrap().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let agent = agent(base.path());
     let editor = Editor::new(Offers::ALL);
     editor.hide(&project.display().to_string(), "$ROOT");
     let path = project.join("a.txt").display().to_string();
@@ -271,4 +278,21 @@ async fn an_editor_that_dies_ends_the_turn() {
             assert!(ended.contains("\n! "), "{method}: {ended}");
         }
     }
+}
+
+/// F22: what a turn came to survives a power failure from the moment that the client has its end.
+#[tokio::test]
+async fn a_turn_is_durable_before_its_end_is_told() {
+    faulty_sqlite::install();
+    let base = tempfile::tempdir().unwrap();
+    let agent = agent(base.path());
+    let editor = Editor::new(Offers::ALL);
+    let (_client, handle) = editor.connect(agent.clone()).await.unwrap();
+    let session = handle.new_session(NewSessionRequest::new(base.path())).await.unwrap().session_id;
+    for prompt in ["say one", "say two"] {
+        handle.prompt(PromptRequest::new(session.clone(), vec![prompt.into()])).await.unwrap();
+        let unsynced = faulty_sqlite::unsynced_files();
+        assert_eq!(unsynced, [] as [std::path::PathBuf; 0], "after {prompt}");
+    }
+    agent.shut_down().await;
 }

@@ -1,7 +1,7 @@
 //! The account of a round: where is each line that the user saved and did not remove?
 //!
 //! A line is accounted for if it is in the file; else if a named command brings it back from the journal, by what
-//! `bowline changes` and `bowline diff` show of it; else if Bowline told its user of it by name. A refusal that an agent
+//! `bowline changes` and `bowline diff` show of it or `bowline restore` prints; else if Bowline told its user of it by name. A refusal that an agent
 //! got, or an undo that was refused, quotes lines that are still in their place, so neither counts as such a report.
 
 use super::record::{EVERY_FILE, Event, read_events};
@@ -62,7 +62,8 @@ pub(super) fn account(scene: &Scene, style: Style, saved: &SaverAccount) -> anyh
 }
 
 /// Returns which of the wanted lines a user gets back by a command: those that a change of the journal removed or added,
-/// since `bowline undo` and `bowline redo` take exactly such a change back.
+/// since `bowline undo` and `bowline redo` take exactly such a change back, and those of a text that `bowline restore`
+/// prints.
 fn restorable_lines(
     scene: &Scene,
     style: Style,
@@ -78,6 +79,12 @@ fn restorable_lines(
         let patch = command_output(scene, &["diff", "--change", &change])?;
         let changed = patch.lines().filter_map(|line| line.strip_prefix(['-', '+']));
         found.extend(changed.filter_map(|text| wanted.get(text)).map(|text| (*text).to_owned()));
+    }
+    let kept = command_output(scene, &["restore"])?;
+    for line in kept.lines().filter(|line| line.contains(&file)) {
+        let Some((id, _)) = line.split_once(' ') else { continue };
+        let text = command_output(scene, &["restore", id, "--print"])?;
+        found.extend(text.lines().filter_map(|text| wanted.get(text)).map(|text| (*text).to_owned()));
     }
     Ok(found)
 }
