@@ -171,7 +171,7 @@ async fn in_mode_full_the_agent_does_not_ask_but_the_host_does() {
           Wrote `b.txt`.
         call Edit Completed: Write b.txt
         question
-          Bowline is about to act, and has not asked: write $BASE/project/b.txt
+          Bowline asks: write $BASE/project/b.txt
             write $BASE/project/b.txt
             new file, lines: 1
             @@ -0,0 +1 @@

@@ -7,6 +7,7 @@ mod chat;
 mod completions;
 mod doctor;
 mod endings;
+mod levels;
 mod peers;
 mod policy;
 mod program;

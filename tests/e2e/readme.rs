@@ -18,10 +18,7 @@ const COMMANDS: &[(&str, Shows)] = &[
     ("cargo build --workspace --examples", Shows::Success),
     ("target/debug/examples/client target/debug/examples/agent", Shows::EndOfTurn),
     ("target/debug/examples/workspace", Shows::Undone),
-    (
-        "echo y | target/debug/examples/embed_host target/debug/examples/agent",
-        Shows::EndOfTurn,
-    ),
+    ("echo y | target/debug/examples/embed_host target/debug/examples/agent", Shows::EndOfTurn),
     ("cargo xtask bench --help", Shows::Usage),
 ];
 

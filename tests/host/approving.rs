@@ -52,7 +52,7 @@ async fn an_agent_that_never_asks_is_asked_about() {
     assert_eq!(lab.get("a.txt").unwrap(), "one\nTWO\n");
     let asked: String = lab.desk.asked().iter().map(|question| question.text()).collect();
     expect![[r#"
-        puppet is about to act, and has not asked: write $BASE/project/a.txt
+        puppet asks: write $BASE/project/a.txt
           write $BASE/project/a.txt
           lines: 1 added, 1 removed
           @@ -1,2 +1,2 @@
@@ -60,7 +60,7 @@ async fn an_agent_that_never_asks_is_asked_about() {
           -two
           +TWO
         Asked because no rule covers it, and preset ask asks before writes
-        puppet is about to act, and has not asked: run echo hello; exit 3
+        puppet asks: run echo hello; exit 3
           run echo hello; exit 3
           in $BASE/project
         Asked because `echo hello`: no rule covers it, and preset ask asks before commands
@@ -105,7 +105,7 @@ async fn an_approval_from_between_turns_is_void_once_a_turn_begins() {
         > read a.txt
         "a"
         > argv ["echo","hi"]
-          ? puppet is about to act, and has not asked: run echo hi
+          ? puppet asks: run echo hi
           ?   run echo hi
           ?   in $ROOT
           ? Asked because `echo hi`: no rule covers it, and preset ask asks before commands

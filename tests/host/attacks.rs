@@ -168,7 +168,7 @@ async fn two_sessions_of_one_id_never_share_a_grant() {
           ? Asked because no rule covers it, and preset ask asks before writes
         selected once
         > write a.txt new\n
-          ? The agent is about to act, and has not asked: write $ROOT/a.txt
+          ? The agent asks: write $ROOT/a.txt
           ?   write $ROOT/a.txt
           ?   new file, lines: 1
           ?   @@ -0,0 +1 @@
@@ -200,7 +200,7 @@ async fn what_the_agent_is_told_was_denied_is_no_grant() {
           ? Asked because no rule covers it, and preset ask asks before writes
         selected n
         > write a.txt new\n
-          ? puppet is about to act, and has not asked: write $ROOT/a.txt
+          ? puppet asks: write $ROOT/a.txt
           ?   write $ROOT/a.txt
           ?   new file, lines: 1
           ?   @@ -0,0 +1 @@
@@ -337,7 +337,7 @@ async fn a_directory_that_left_the_workspace_is_not_run_in() {
         })
         .await;
     expect![[r#"
-          ? puppet is about to act, and has not asked: run touch here
+          ? puppet asks: run touch here
           ?   run touch here
           ?   in $ROOT/sub
           ? Asked because `touch here`: no rule covers it, and preset ask asks before commands

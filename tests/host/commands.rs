@@ -204,7 +204,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
         > call terminal/create {"command":"true","env":[{"name":"CI","value":"1"}]}
         started
         > call terminal/create {"command":"true","env":[{"name":"LD_PRELOAD","value":"./x"}]}
-          ? puppet is about to act, and has not asked: run true
+          ? puppet asks: run true
           ? ! sets LD_PRELOAD: the system loads code from it into every program
           ?   run true
           ?   in $ROOT
@@ -212,7 +212,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
           ? Asked because `LD_PRELOAD`: the variable is set, and the system loads code from it into every program
         ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
         > call terminal/create {"command":"true","env":[{"name":"PATH","value":"./x"}]}
-          ? puppet is about to act, and has not asked: run true
+          ? puppet asks: run true
           ? ! sets PATH: programs are looked for there
           ?   run true
           ?   in $ROOT
@@ -220,7 +220,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
           ? Asked because `PATH`: the variable is set, and programs are looked for there
         ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
         > call terminal/create {"command":"true","env":[{"name":"GIT_SSH_COMMAND","value":"./x"}]}
-          ? puppet is about to act, and has not asked: run true
+          ? puppet asks: run true
           ? ! sets GIT_SSH_COMMAND: git runs it, or reads settings that name programs
           ?   run true
           ?   in $ROOT
@@ -228,7 +228,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
           ? Asked because `GIT_SSH_COMMAND`: the variable is set, and git runs it, or reads settings that name programs
         ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
         > call terminal/create {"command":"true","env":[{"name":"BASH_ENV","value":"./x"}]}
-          ? puppet is about to act, and has not asked: run true
+          ? puppet asks: run true
           ? ! sets BASH_ENV: a shell runs it when it starts
           ?   run true
           ?   in $ROOT
@@ -236,7 +236,7 @@ async fn what_an_environment_can_do_is_shown_and_asked_about() {
           ? Asked because `BASH_ENV`: the variable is set, and a shell runs it when it starts
         ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
         > call terminal/create {"command":"true","env":[{"name":"NODE_OPTIONS","value":"./x"}]}
-          ? puppet is about to act, and has not asked: run true
+          ? puppet asks: run true
           ? ! sets NODE_OPTIONS: it gives an interpreter options that load code
           ?   run true
           ?   in $ROOT

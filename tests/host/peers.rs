@@ -507,7 +507,7 @@ fn expect_flow() -> Expect {
                  │ }
           Asked because no rule covers it, and preset ask asks before writes
         question
-          $AGENT is about to act, and has not asked: write $BASE/project/b.txt
+          $AGENT asks: write $BASE/project/b.txt
             write $BASE/project/b.txt
             new file, lines: 4
             @@ -0,0 +1,4 @@
@@ -517,12 +517,12 @@ fn expect_flow() -> Expect {
             +written by $AGENT
           Asked because no rule covers it, and preset ask asks before writes
         question
-          $AGENT is about to act, and has not asked: run echo hello
+          $AGENT asks: run echo hello
             run echo hello
             in $BASE/project
           Asked because `echo hello`: no rule covers it, and preset ask asks before commands
         question
-          $AGENT is about to act, and has not asked: run sleep 600
+          $AGENT asks: run sleep 600
             run sleep 600
             in $BASE/project
           Asked because `sleep 600`: no rule covers it, and preset ask asks before commands

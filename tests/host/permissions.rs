@@ -38,7 +38,7 @@ async fn a_request_with_the_whole_diff_and_its_write_cost_one_question() {
             > write a.txt 1\n
             ok
             > write a.txt 1\n
-              ? puppet is about to act, and has not asked: write $ROOT/a.txt
+              ? puppet asks: write $ROOT/a.txt
               ?   write $ROOT/a.txt
               ?   lines: 0 added, 0 removed
               ? Asked because no rule covers it, and preset ask asks before writes
@@ -135,7 +135,7 @@ async fn another_file_than_was_shown_is_asked_about_again() {
               ? Asked because no rule covers it, and preset ask asks before writes
             selected once
             > write b.txt 2
-              ? puppet is about to act, and has not asked: write $ROOT/b.txt
+              ? puppet asks: write $ROOT/b.txt
               ?   write $ROOT/b.txt
               ?   new file, lines: 1
               ?   @@ -0,0 +1 @@
@@ -292,7 +292,7 @@ async fn a_new_request_for_a_call_takes_the_place_of_the_old() {
               ? Asked because `echo ho`: no rule covers it, and preset ask asks before commands
             selected never
             > run echo hi
-              ? puppet is about to act, and has not asked: run echo hi
+              ? puppet asks: run echo hi
               ?   run echo hi
               ?   in $ROOT
               ? Asked because `echo hi`: no rule covers it, and preset ask asks before commands
@@ -320,7 +320,7 @@ async fn an_approval_ends_with_its_turn() {
         selected once
         --
         > run echo hi
-          ? puppet is about to act, and has not asked: run echo hi
+          ? puppet asks: run echo hi
           ?   run echo hi
           ?   in $ROOT
           ? Asked because `echo hi`: no rule covers it, and preset ask asks before commands
@@ -439,7 +439,7 @@ async fn a_file_that_becomes_a_link_while_it_is_asked_about_is_not_written() {
         let expected = match elsewhere {
             "outside" => expect![[r#"
                 > write a.txt new\n
-                  ? puppet is about to act, and has not asked: write $ROOT/a.txt
+                  ? puppet asks: write $ROOT/a.txt
                   ?   write $ROOT/a.txt
                   ?   lines: 1 added, 1 removed
                   ?   @@ -1 +1 @@
@@ -450,14 +450,14 @@ async fn a_file_that_becomes_a_link_while_it_is_asked_about_is_not_written() {
             "#]],
             _ => expect![[r#"
                 > write a.txt new\n
-                  ? puppet is about to act, and has not asked: write $ROOT/a.txt
+                  ? puppet asks: write $ROOT/a.txt
                   ?   write $ROOT/a.txt
                   ?   lines: 1 added, 1 removed
                   ?   @@ -1 +1 @@
                   ?   -a
                   ?   +new
                   ? Asked because no rule covers it, and preset ask asks before writes
-                  ? puppet is about to act, and has not asked: write $ROOT/a.txt
+                  ? puppet asks: write $ROOT/a.txt
                   ? ! $ROOT/a.txt leads to $ROOT/b.txt
                   ?   write $ROOT/a.txt (leads to $ROOT/b.txt)
                   ?   lines: 1 added, 1 removed
@@ -488,14 +488,14 @@ async fn a_file_that_is_edited_while_it_is_asked_about_is_shown_again() {
         "write a.txt new\\n",
         expect![[r#"
         > write a.txt new\n
-          ? puppet is about to act, and has not asked: write $ROOT/a.txt
+          ? puppet asks: write $ROOT/a.txt
           ?   write $ROOT/a.txt
           ?   lines: 1 added, 1 removed
           ?   @@ -1 +1 @@
           ?   -a
           ?   +new
           ? Asked because no rule covers it, and preset ask asks before writes
-          ? puppet is about to act, and has not asked: write $ROOT/a.txt
+          ? puppet asks: write $ROOT/a.txt
           ?   write $ROOT/a.txt
           ?   lines: 1 added, 1 removed
           ?   @@ -1 +1 @@
@@ -737,7 +737,7 @@ async fn an_approval_is_void_once_its_turn_is_cancelled() {
         selected once
         ! -32800 Request cancelled
         > run echo hi
-          ? puppet is about to act, and has not asked: run echo hi
+          ? puppet asks: run echo hi
           ?   run echo hi
           ?   in $ROOT
           ? Asked because `echo hi`: no rule covers it, and preset ask asks before commands
@@ -1000,7 +1000,7 @@ async fn what_a_person_reads_is_safe_and_shows_both_ends_of_a_command() {
           ?   3 No (no)
           ? Asked because `rm -rf important xxxxxxxxxxxxxxxxxxxxxxxx [..] st 16384 are looked at, so its commands cannot be told apart
         selected never
-          ? puppet is about to act, and has not asked: run printf '\u{1b}[8m' \r\u{202e}# nothing
+          ? puppet asks: run printf '\u{1b}[8m' \r\u{202e}# nothing
           ?   run printf '\u{1b}[8m' \r\u{202e}# nothing
           ?   in $ROOT
           ? Asked because `printf '\u{1b}[8m' \r\u{202e}# nothing`: the line has the character '\u{1b}' where shells differ on what it means, so its commands cannot be told apart
@@ -1023,7 +1023,7 @@ async fn a_document_that_is_edited_while_its_write_is_asked_about_is_not_overwri
     });
     check(&stage, "write a.txt new\\n", expect![[r#"
         > write a.txt new\n
-          ? puppet is about to act, and has not asked: write $ROOT/a.txt
+          ? puppet asks: write $ROOT/a.txt
           ?   write $ROOT/a.txt
           ?   lines: 1 added, 1 removed
           ?   @@ -1 +1 @@
@@ -1049,7 +1049,7 @@ async fn another_file_that_has_the_name_by_now_is_not_read() {
         "read .env",
         expect![[r#"
             > read .env
-              ? puppet is about to act, and has not asked: read $ROOT/.env
+              ? puppet asks: read $ROOT/.env
               ? ! holds secrets ($ROOT/.env)
               ?   read $ROOT/.env
               ? Asked because holds secrets; only a rule that names it allows it
@@ -1077,7 +1077,7 @@ async fn a_directory_that_becomes_a_link_while_a_command_is_asked_about_is_not_f
         .await;
     assert!(!base.join("ran").exists());
     expect![[r#"
-          ? puppet is about to act, and has not asked: run touch ran; ls
+          ? puppet asks: run touch ran; ls
           ?   run touch ran; ls
           ?   in $ROOT/sub
           ? Asked because `touch ran`: no rule covers it, and preset ask asks before commands

@@ -96,7 +96,7 @@ async fn rules_decide_by_path_and_command_and_denying_wins() {
             > write docs/own.md new
             ! -32030 permission denied: a rule of the user's denies it {"why":"a rule of the user's denies it"}
             > read b.txt
-              ? puppet is about to act, and has not asked: read $ROOT/b.txt
+              ? puppet asks: read $ROOT/b.txt
               ?   read $ROOT/b.txt
               ? Asked because rule 3 of $BASE/config/policy.toml (ask read: path `b.txt`)
             ! -32030 permission denied: a rule of the user's says to ask, and nobody is there to ask {"why":"a rule of the user's says to ask, and nobody is there to ask"}
@@ -107,13 +107,13 @@ async fn rules_decide_by_path_and_command_and_denying_wins() {
             > run echo hi && echo secret
             ! -32030 permission denied: a rule of the user's denies it {"why":"a rule of the user's denies it"}
             > run echo hi && ls
-              ? puppet is about to act, and has not asked: run echo hi && ls
+              ? puppet asks: run echo hi && ls
               ?   run echo hi && ls
               ?   in $ROOT
               ? Asked because `ls`: no rule covers it, and preset ask asks before commands
             ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
             > run echo $(ls)
-              ? puppet is about to act, and has not asked: run echo $(ls)
+              ? puppet asks: run echo $(ls)
               ?   run echo $(ls)
               ?   in $ROOT
               ? Asked because `echo $(ls)`: the line uses a variable or a substitution ($ or `), so its commands cannot be told apart

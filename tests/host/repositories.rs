@@ -228,7 +228,7 @@ async fn what_an_agent_wrote_unasked_is_not_executed_unasked() {
         > write Makefile all: ; @echo theirs
         ok
         > run make
-          ? puppet is about to act, and has not asked: run make
+          ? puppet asks: run make
           ? ! may execute $ROOT/Makefile, which an agent changed without your approval
           ?   run make
           ?   in $ROOT
@@ -239,14 +239,14 @@ async fn what_an_agent_wrote_unasked_is_not_executed_unasked() {
         > write Makefile all: ; @echo others
         ok
         > run make
-          ? puppet is about to act, and has not asked: run make
+          ? puppet asks: run make
           ? ! may execute $ROOT/Makefile, which an agent changed without your approval
           ?   run make
           ?   in $ROOT
           ? Asked because `make`: it may execute $ROOT/Makefile, which an agent changed without your approval
         ! -32030 permission denied: the user said no {"why":"the user said no"}
         > run echo x > more.mk && make
-          ? puppet is about to act, and has not asked: run echo x > more.mk && make
+          ? puppet asks: run echo x > more.mk && make
           ? ! may execute $ROOT/Makefile, which an agent changed without your approval
           ? ! may execute $ROOT/more.mk, which an agent changed without your approval
           ?   run echo x > more.mk && make
@@ -254,7 +254,7 @@ async fn what_an_agent_wrote_unasked_is_not_executed_unasked() {
           ? Asked because `make`: it may execute $ROOT/Makefile, which an agent changed without your approval
         ! -32030 permission denied: the user said no {"why":"the user said no"}
         > run make
-          ? puppet is about to act, and has not asked: run make
+          ? puppet asks: run make
           ? ! may execute $ROOT/Makefile, which an agent changed without your approval
           ?   run make
           ?   in $ROOT

@@ -313,7 +313,7 @@ async fn a_fork_has_nothing_of_what_its_session_was_allowed() {
     connection.close_session(&fork).await.unwrap();
     expect![[r#"
         > write a.txt 1
-          ? The agent is about to act, and has not asked: write $ROOT/a.txt
+          ? The agent asks: write $ROOT/a.txt
           ?   write $ROOT/a.txt
           ?   new file, lines: 1
           ?   @@ -0,0 +1 @@
@@ -324,7 +324,7 @@ async fn a_fork_has_nothing_of_what_its_session_was_allowed() {
         > write a.txt 2
         ok
         > write a.txt 3
-          ? The agent is about to act, and has not asked: write $ROOT/a.txt
+          ? The agent asks: write $ROOT/a.txt
           ?   write $ROOT/a.txt
           ?   lines: 1 added, 1 removed
           ?   @@ -1 +1 @@

@@ -1,7 +1,10 @@
 //! Asking the client's user before something is done.
 //!
-//! The user's own rules decide first, and what the mode says where none matches; what they leave open is asked through
-//! the client. Everything is recorded in the audit log, whoever does it in the end.
+//! A client that decides by itself (see [`ClientGate::decides`]) judges and records what it serves: nothing is asked and
+//! recorded twice. For everything else the user's own rules decide first, and what the mode says where none matches; what
+//! they leave open is asked through the client, and everything is recorded in the audit log.
+//!
+//! [`ClientGate::decides`]: bowline_state::capabilities::ClientGate::decides
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -25,7 +28,7 @@ use tokio::task::spawn_blocking;
 
 mod asking;
 
-use crate::runtime::Runtimes;
+use crate::runtime::{Runtimes, Server};
 use crate::tools::Calling;
 use asking::{Editor, Special};
 
@@ -179,13 +182,17 @@ impl Permissions {
     }
 
     /// Says what rules alone come to, for what no call of a model's does. Nobody is asked.
-    pub(crate) async fn by_rules(&self, turn: Option<u64>, wish: &Wish) -> Result<ByRules, No> {
+    pub(crate) async fn by_rules(&self, by: Server, turn: Option<u64>, wish: &Wish) -> Result<ByRules, No> {
+        if self.is_decided_by_client(by) {
+            return Ok(ByRules::Allowed(self.pass_to_client()));
+        }
         let holder = self.holder(turn);
         let mut pass = self.pass(&holder, wish).await?;
-        let ruling = self.judge(&pass.approvals, &holder, &wish.item.operation).await?;
+        let approvals = self.approvals().await.map_err(unusable)?;
+        let ruling = self.judge(approvals, &holder, &wish.item.operation).await?;
         match ruling.effect {
             Effect::Allow => {
-                pass.entry.by = Cleared::by_rules(&ruling).by();
+                pass.set_by(Cleared::by_rules(&ruling).by());
                 Ok(ByRules::Allowed(pass))
             }
             Effect::Ask => Ok(ByRules::Open(pass)),
@@ -201,17 +208,40 @@ impl Permissions {
         }
     }
 
+    /// Says whether the client judges and records what a server does.
+    fn is_decided_by_client(&self, by: Server) -> bool {
+        by == Server::Client && self.inner.runtimes.client().gate().decides()
+    }
+
+    /// Returns the pass of an operation that the client judges and records when it is asked for it.
+    fn pass_to_client(&self) -> Pass {
+        Pass { permissions: self.clone(), log: None, is_bound: false }
+    }
+
     async fn pass(&self, holder: &Holder, wish: &Wish) -> Result<Pass, No> {
         let approvals = self.approvals().await.map_err(unusable)?.clone();
         let mut entry = Entry::new(now(), wish.action.clone());
         (entry.session, entry.turn) = (Some(holder.session.clone()), holder.turn);
         entry.subject = Subject::from(&wish.item.operation.target);
-        let permissions = self.clone();
-        Ok(Pass { permissions, approvals, entry, started: Instant::now(), is_bound: false })
+        let log = Some(Box::new(PassLog { approvals, entry, started: Instant::now() }));
+        Ok(Pass { permissions: self.clone(), log, is_bound: false })
     }
 
-    /// Lets an operation pass, or says why not.
-    pub(crate) async fn clear(&self, call: &ToolUse, cx: &Calling, wish: Wish) -> Result<Pass, No> {
+    /// Lets an operation pass that a server is to do, or says why not.
+    pub(crate) async fn clear(
+        &self,
+        by: Server,
+        call: &ToolUse,
+        cx: &Calling,
+        wish: Wish,
+    ) -> Result<Pass, No> {
+        if self.is_decided_by_client(by) {
+            let mut pass = self.pass_to_client();
+            if wish.item.operation.kind != Kind::Read {
+                pass.may_change().await?;
+            }
+            return Ok(pass);
+        }
         self.clear_defined(call, cx, wish, None).await
     }
 
@@ -235,14 +265,17 @@ impl Permissions {
     ) -> Result<Pass, No> {
         let holder = self.holder(Some(cx.turn));
         let mut pass = self.pass(&holder, &wish).await?;
-        pass.entry.call = cx.reporter.id(&call.id).ok().map(|id| id.0.to_string());
+        if let Some(log) = &mut pass.log {
+            log.entry.call = cx.reporter.id(&call.id).ok().map(|id| id.0.to_string());
+        }
         let operation = wish.item.operation.clone();
         if operation.kind != Kind::Read {
             pass.may_change().await?;
         }
-        let ruling = self.judge(&pass.approvals, &holder, &operation).await?;
+        let approvals = self.approvals().await.map_err(unusable)?.clone();
+        let ruling = self.judge(&approvals, &holder, &operation).await?;
         if ruling.effect == Effect::Allow {
-            pass.entry.by = Cleared::by_rules(&ruling).by();
+            pass.set_by(Cleared::by_rules(&ruling).by());
             return Ok(pass);
         }
         // What was denied since then stays so.
@@ -250,7 +283,7 @@ impl Permissions {
         if ruling.effect == Effect::Ask
             && let Some((choice, was_definition)) = self.kept_answer(&operation)
         {
-            pass.entry.by = By::Person;
+            pass.set_by(By::Client);
             match choice {
                 Choice::Allow if was_definition == definition => return Ok(pass),
                 Choice::Allow => warnings.push(
@@ -276,7 +309,7 @@ impl Permissions {
             deeds: Vec::new(),
         };
         let asking = self.inner.editor.enter(&call.id, &cx.reporter);
-        let cleared = pass.approvals.clear(&request).await;
+        let cleared = approvals.clear(&request).await;
         let special = asking.special();
         if let Some(Special::ForSession(choice)) = special
             && matches!(
@@ -289,7 +322,7 @@ impl Permissions {
         match (cleared, special) {
             (Ok(cleared), _) => {
                 pass.is_bound = cleared.is_bound();
-                pass.entry.by = cleared.by();
+                pass.set_by(cleared.by());
                 Ok(pass)
             }
             (Err(_), Some(Special::Cancelled)) => {
@@ -297,7 +330,7 @@ impl Permissions {
                 Err(No::Cancelled)
             }
             (Err(refused), special) => {
-                pass.entry.by = refused.by();
+                pass.set_by(refused.by());
                 let (told, why) = match special {
                     Some(Special::Unable(why)) => (why, None),
                     _ => told(&refused),
@@ -386,10 +419,15 @@ pub(crate) enum ByRules {
 /// An operation that may be done, and what the log will say of it.
 pub(crate) struct Pass {
     permissions: Permissions,
+    // None if the client records it.
+    log: Option<Box<PassLog>>,
+    is_bound: bool,
+}
+
+struct PassLog {
     approvals: Approvals,
     entry: Entry,
     started: Instant,
-    is_bound: bool,
 }
 
 /// What became of an operation, for the log.
@@ -415,7 +453,7 @@ impl Pass {
         if mode.may_change() {
             return Ok(());
         }
-        self.entry.by = By::Preset(mode.id().to_owned());
+        self.set_by(By::Preset(mode.id().to_owned()));
         let told = format!("the user has switched to the mode {}, which does not allow it", mode.id());
         Err(self.denied(told, None).await)
     }
@@ -430,16 +468,29 @@ impl Pass {
     /// Records what became of it. What was done is done, also if that cannot be recorded.
     pub(crate) async fn became(mut self, became: Became) -> Result<(), String> {
         let Became { bytes, before, after, exit, failed } = became;
-        let entry = &mut self.entry;
-        entry.bytes = bytes.map(|bytes| bytes as u64);
-        (entry.before, entry.after, entry.exit) = (before, after, exit);
+        if let Some(PassLog { entry, .. }) = self.log.as_deref_mut() {
+            entry.bytes = bytes.map(|bytes| bytes as u64);
+            (entry.before, entry.after, entry.exit) = (before, after, exit);
+        }
         let decision = if failed.is_some() { Decision::Failed } else { Decision::Allowed };
         self.record(decision, failed).await
     }
 
-    /// Notes that a person has agreed to this before.
-    pub(crate) fn by_person(&mut self) {
-        self.entry.by = By::Person;
+    /// Says whether the client judges it when it is asked for it.
+    pub(crate) fn is_for_client(&self) -> bool {
+        self.log.is_none()
+    }
+
+    /// Notes that the client's user has agreed to this before.
+    pub(crate) fn by_client(&mut self) {
+        self.set_by(By::Client);
+    }
+
+    /// Notes who decided. An answer that came through the client is the client's: whether a person gave it, it does not say.
+    fn set_by(&mut self, by: By) {
+        if let Some(log) = &mut self.log {
+            log.entry.by = if by == By::Person { By::Client } else { by };
+        }
     }
 
     /// Records that it may not be done.
@@ -450,13 +501,13 @@ impl Pass {
     }
 
     async fn record(&mut self, decision: Decision, reason: Option<String>) -> Result<(), String> {
-        let entry = &mut self.entry;
+        let Some(PassLog { approvals, entry, started }) = self.log.as_deref_mut() else { return Ok(()) };
         (entry.at, entry.decision, entry.reason) = (now(), decision, reason);
-        entry.latency_us = u64::try_from(self.started.elapsed().as_micros()).ok();
-        let recorded = match self.approvals.record_at_hand(entry) {
+        entry.latency_us = u64::try_from(started.elapsed().as_micros()).ok();
+        let recorded = match approvals.record_at_hand(entry) {
             Some(recorded) => recorded,
             None => {
-                let (approvals, entry) = (self.approvals.clone(), entry.clone());
+                let (approvals, entry) = (approvals.clone(), entry.clone());
                 let recorded = spawn_blocking(move || approvals.record(&entry));
                 recorded.await.map_err(|ended| ended.to_string())?
             }

@@ -1,6 +1,7 @@
 //! `bowline audit`: the record of what agents did here, to read and to verify.
 
 mod entries;
+mod fold;
 
 use bowline_workspace::audit::{self, Filter};
 use clap::{Args, Subcommand};
@@ -10,6 +11,7 @@ use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
 use crate::records::showing::{Look, count, note, print, safe};
 use entries::Wanted;
+use fold::Folded;
 
 /// What is asked for: entries are listed if nothing else is.
 #[derive(Args, Debug)]
@@ -91,7 +93,7 @@ struct ShowArguments {
     /// At most so many: the newest
     #[arg(long, value_name = "N")]
     last: Option<usize>,
-    /// Prints one JSON object a line
+    /// Prints one JSON object a line: every entry, also the one that is written before an operation begins
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -124,8 +126,14 @@ fn show(arguments: &ShowArguments) -> Result<(), Ending> {
         return Ok(());
     }
     let filter = Filter { operation: arguments.kind.clone(), ..Filter::default() };
+    let mut folded = Folded::default();
+    if !arguments.json {
+        for record in audit::entries(&here.log(), filter.clone()).map_err(failed)? {
+            folded.add(&record.map_err(failed)?);
+        }
+    }
     let found = audit::entries(&here.log(), filter).map_err(failed)?;
-    wanted.write(found, &here, Look::of_stdout())
+    wanted.write(found, &folded, &here, Look::of_stdout())
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<(), Ending> {

@@ -94,6 +94,7 @@ pub(crate) async fn run(arguments: ChatArguments) -> Result<(), Ending> {
     let mut runner = Runner::new(launch, inbox.clone());
     let read_only = asked.read_only;
     app.allowed = runner.allowed(read_only);
+    app.is_own = runner.is_own();
     runner.start();
     let tty = Tty::take().context("cannot use the terminal")?;
     let talk = Talk { app, runner, inbox, tty, begun: Instant::now(), colours: colours(), read_only };
@@ -260,7 +261,7 @@ impl Talk {
 
     fn handle(&mut self, event: Event) -> Goes {
         // Rules are made while people answer, and in files.
-        if matches!(event, Event::Opened(_) | Event::TurnEnded(_)) {
+        if matches!(event, Event::Opened(_) | Event::TurnEnded(_) | Event::Options(_) | Event::Mode(_)) {
             self.app.allowed = self.runner.allowed(self.read_only);
         }
         let actions = self.app.handle(event, self.begun.elapsed());

@@ -12,4 +12,4 @@ pub(crate) mod trace;
 
 pub(crate) use arguments::ClientArguments;
 pub(crate) use launch::{Client, Launch};
-pub(crate) use options::preset;
+pub(crate) use options::{level, preset};

@@ -1,6 +1,7 @@
 //! `bowline run`: one prompt for an agent, with no more than a terminal, or nobody at all.
 
 mod front;
+mod hint;
 mod output;
 mod paint;
 mod person;
@@ -24,7 +25,7 @@ use tokio::time::{Instant, timeout};
 use crate::client::launch::{failed_to_prompt, has_ended, with_last_words};
 use crate::client::prompt::{self, Part};
 use crate::client::reopen::Reopen;
-use crate::client::{Client, ClientArguments, Launch, preset};
+use crate::client::{Client, ClientArguments, Launch, level};
 use crate::ending::Ending;
 use crate::places::Places;
 
@@ -284,7 +285,7 @@ impl Run {
             (Some(Ok(TurnEnd { stop: StopReason::Cancelled, .. })), None) if has_died => died(exit.as_ref()),
             (Some(Err(error)), None) => failed_to_prompt(&initialized, error).into(),
             (Some(Ok(turn)), None) => {
-                let given = self.client.approve.map(preset);
+                let given = level(&self.client, launch.agent.is_own);
                 let refused = || summary::refused(&launch.host, &session, turn.turn, &refusals, given);
                 self.stopped(&turn, refused)
             }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use bowline_state::capabilities;
 use bowline_state::policy::{Preset, Rule};
 use bowline_state::schema::v1::{
     BooleanConfigOptionCapabilities, ClientCapabilities, ClientSessionCapabilities, CompactionCapabilities,
@@ -84,7 +85,11 @@ impl Offer {
             .config_options(options)
             .notices(NoticeCapabilities::new())
             .compaction(CompactionCapabilities::new());
-        let mut capabilities = ClientCapabilities::new().fs(files).terminal(self.terminal).session(session);
+        let mut capabilities = ClientCapabilities::new()
+            .fs(files)
+            .terminal(self.terminal)
+            .session(session)
+            .meta(capabilities::decides_meta());
         if self.elicitation {
             capabilities = capabilities.elicitation(
                 ElicitationCapabilities::new()

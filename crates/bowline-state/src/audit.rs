@@ -216,8 +216,10 @@ pub enum By {
     Rule(String),
     /// A preset, by its name.
     Preset(String),
-    /// The person.
+    /// A person, by a key that was pressed or a button.
     Person,
+    /// The client that an agent asked; whether a person answered, the client knows.
+    Client,
     /// An approval that was given before.
     Grant,
     /// Nobody was there to decide, or there was nothing to decide.
@@ -232,6 +234,7 @@ impl By {
             By::Rule(text) => format!("rule: {text}").into(),
             By::Preset(name) => format!("preset: {name}").into(),
             By::Person => "person".into(),
+            By::Client => "client".into(),
             By::Grant => "grant".into(),
             By::Nobody => "nobody".into(),
             By::Other(text) => text.as_str().into(),
@@ -241,6 +244,7 @@ impl By {
     fn read(text: &str) -> Self {
         match text {
             "person" => Self::Person,
+            "client" => Self::Client,
             "grant" => Self::Grant,
             "nobody" => Self::Nobody,
             other => match other.split_once(": ") {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use agent_client_protocol_schema::v1::{
     AGENT_METHOD_NAMES, AgentCapabilities, AuthMethod, CLIENT_METHOD_NAMES, ClientCapabilities, ContentBlock,
-    ElicitationMode, McpServer, SessionConfigKind, SessionConfigOption, SessionUpdate,
+    ElicitationMode, McpServer, Meta, SessionConfigKind, SessionConfigOption, SessionUpdate,
 };
 
 /// Why a message may not be sent, or is refused by the side that gets it.
@@ -249,9 +249,23 @@ impl ClientGate {
         })
     }
 
+    /// Says whether the client judges and records every operation that it serves, as [`decides_meta`] tells.
+    #[must_use]
+    pub fn decides(&self) -> bool {
+        let meta = self.advertised.as_ref().and_then(|client| client.meta.as_ref());
+        meta.and_then(|meta| meta.get("bowline")?.get("decides")?.as_bool()).unwrap_or(false)
+    }
+
     fn initialized(&self, what: &'static str) -> Result<&ClientCapabilities, NotAdvertised> {
         self.advertised.as_ref().ok_or(NotAdvertised::BeforeInitialize { what })
     }
+}
+
+/// Returns the `_meta` by which a client tells that it judges and records every operation that it serves: an agent that knows
+/// this need not ask before it.
+#[must_use]
+pub fn decides_meta() -> Meta {
+    Meta::from_iter([("bowline".to_owned(), serde_json::json!({ "decides": true }))])
 }
 
 /// A method of an agent.

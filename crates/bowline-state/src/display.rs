@@ -93,6 +93,19 @@ pub fn invocation(invocation: &Invocation) -> Cow<'_, str> {
     }
 }
 
+/// Returns a command as a person types it: of a shell that does nothing but read a line, the line.
+#[must_use]
+pub fn typed(invocation: &Invocation) -> Cow<'_, str> {
+    if let Invocation::Argv(words) = invocation
+        && let [shell, flag, line] = words.as_slice()
+        && flag == "-c"
+        && matches!(shell.rsplit('/').next(), Some("sh" | "bash" | "dash" | "zsh"))
+    {
+        return line.as_str().into();
+    }
+    self::invocation(invocation)
+}
+
 /// More blanks than this in a row are told by their number, and so are more at the start of a line, and more empty lines.
 const MAX_BLANKS: usize = 20;
 const MAX_INDENT: usize = 60;

@@ -233,7 +233,7 @@ impl Question {
         let agent = self.agent.as_deref().map_or("The agent".to_owned(), |agent| display::line(agent, 80));
         let does = match self.occasion {
             Occasion::Request => "asks",
-            Occasion::Act => "is about to act, and has not asked",
+            Occasion::Act => "asks",
             Occasion::Changed => "is about to act, and it is not what was approved",
         };
         let mut lines = vec![format!("{agent} {does}: {}", display::line(&self.title, MAX_LINE))];
@@ -311,7 +311,7 @@ impl Item {
             Target::Elsewhere { asked } => vec![format!("  {kind} {} (outside the workspace)", line(asked))],
             Target::Command(command) => {
                 let mut lines = vec![
-                    format!("  run {}", command_line(&display::invocation(&command.invocation))),
+                    format!("  run {}", command_line(&display::typed(&command.invocation))),
                     format!("  in {}", line(&command.cwd)),
                 ];
                 let variable = |(name, value): &(String, String)| {

@@ -10,14 +10,14 @@
 )]
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
-use std::ptr;
-use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rusqlite::ffi;

@@ -70,7 +70,7 @@ pub(crate) async fn execute(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
     let judged = judged(work, given).await;
     let operation = Operation { kind: Kind::Execute, target: Target::Command(judged) };
     let wish = Wish { action: Action::TerminalCreate, title, item: Item::plain(operation) };
-    let pass = work.tools.permissions.clear(work.call, work.cx, wish).await;
+    let pass = work.tools.permissions.clear(by, work.call, work.cx, wish).await;
     let mut pass = pass.map_err(|no| Stop::from(no).showing(shown))?;
     let name = match in_background {
         true => {

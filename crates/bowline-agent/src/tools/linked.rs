@@ -135,7 +135,7 @@ impl Linked {
     ) -> Result<Allowed<'a>, Failure> {
         let tools = &*self.tools.inner;
         let (Asks::User(cx), Some(call)) = (&self.asks, call) else {
-            return match tools.permissions.by_rules(None, &wish).await.map_err(|no| self.refused(no))? {
+            return match tools.permissions.by_rules(by, None, &wish).await.map_err(|no| self.refused(no))? {
                 ByRules::Allowed(pass) => Ok(Allowed { pass, work: None }),
                 ByRules::Open(mut pass) => {
                     let told = "the user would have to be asked, which is not done for this".to_owned();
@@ -143,7 +143,7 @@ impl Linked {
                 }
             };
         };
-        let mut pass = match tools.permissions.by_rules(Some(cx.turn), &wish).await {
+        let mut pass = match tools.permissions.by_rules(by, Some(cx.turn), &wish).await {
             Ok(ByRules::Allowed(pass)) => return Ok(Allowed { pass, work: None }),
             Ok(ByRules::Open(pass)) => pass,
             Err(no) => return Err(self.refused(no)),
@@ -163,9 +163,9 @@ impl Linked {
             .map_err(|_| Failure::Internal { reason: "there is no telling the client".to_owned() })?;
         if agreed.contains(path.as_str()) {
             // The same file in another way: whole, it was too large.
-            pass.by_person();
+            pass.by_client();
         } else {
-            pass = match tools.permissions.clear(call, cx, wish).await {
+            pass = match tools.permissions.clear(by, call, cx, wish).await {
                 Ok(pass) => pass,
                 Err(no) => {
                     let failure = self.refused(no.clone());

@@ -36,7 +36,7 @@ pub(crate) async fn list(work: &Work<'_>) -> Result<Done, Stop> {
         .await?;
     check_here(work).await?;
     let wish = work.looks(Server::Local, &path, &title).await?;
-    let pass = work.tools.permissions.clear(work.call, work.cx, wish).await?;
+    let pass = work.tools.permissions.clear(Server::Local, work.call, work.cx, wish).await?;
     work.runs().await;
     let options = ListOptions { depth: depth as usize, max_entries: MAX_ENTRIES, ..ListOptions::default() };
     let listed = work.runtimes().list(path.as_str(), options).await;
@@ -112,7 +112,7 @@ pub(crate) async fn search(work: &Work<'_>) -> Result<Done, Stop> {
         .await?;
     check_here(work).await?;
     let wish = work.looks(Server::Local, place, &title).await?;
-    let pass = work.tools.permissions.clear(work.call, work.cx, wish).await?;
+    let pass = work.tools.permissions.clear(Server::Local, work.call, work.cx, wish).await?;
     work.runs().await;
     let query = if is_regex { SearchQuery::regex(pattern) } else { SearchQuery::literal(pattern) };
     let query = SearchQuery {

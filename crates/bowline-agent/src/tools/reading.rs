@@ -30,7 +30,7 @@ pub(crate) async fn read(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
     work.start(&title, ToolKind::Read, |call| call.raw_input(input).locations(vec![location(&path, at)]))
         .await?;
     let wish = work.looks(by, &path, &title).await?;
-    let pass = work.tools.permissions.clear(work.call, work.cx, wish).await?;
+    let pass = work.tools.permissions.clear(by, work.call, work.cx, wish).await?;
     work.runs().await;
     let read = fetch(work, by, path.as_str(), first, limit).await;
     let became = match &read {

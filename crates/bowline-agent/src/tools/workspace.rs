@@ -70,7 +70,7 @@ pub(crate) async fn call(work: &Work<'_>, adopted: &Adopted, name: &'static str)
         .await?;
     let mut pass = match wish {
         Some(wish) => {
-            let pass = work.tools.permissions.clear(work.call, work.cx, wish).await;
+            let pass = work.tools.permissions.clear(Server::Workspace, work.call, work.cx, wish).await;
             Some(pass.map_err(|no| Stop::from(no).showing(shown))?)
         }
         None => None,

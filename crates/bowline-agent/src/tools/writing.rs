@@ -121,13 +121,16 @@ async fn change(
         let change = Shown { before: current.text().cloned(), after: decided.text.clone() };
         let item = Item::changing(operation.clone(), change);
         let wish = Wish { action: Action::Write, title: title.clone(), item };
-        let pass = work.tools.permissions.clear(work.call, work.cx, wish).await;
+        let pass = work.tools.permissions.clear(side.write, work.call, work.cx, wish).await;
         let pass = pass.map_err(|no| Stop::from(no).showing(diff.clone()))?;
         // A person takes time, and has agreed to this and nothing else.
         if pass.is_bound() && self::current(work, side, path).await?.0 != current {
             continue;
         }
-        let is_seen = pass.is_bound() || is_seen(work, path, &key, &current, decided.verdict).await;
+        // A client that decides knows what was read, and shows a person what would be replaced.
+        let is_seen = pass.is_bound()
+            || pass.is_for_client()
+            || is_seen(work, path, &key, &current, decided.verdict).await;
         let writing = Writing { work, side, path, key, wanted, current, decided, diff };
         if !is_seen {
             return Err(writing.unseen(pass).await);

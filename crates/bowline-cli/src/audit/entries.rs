@@ -10,6 +10,7 @@ use bowline_state::changes::Moment;
 use bowline_workspace::audit::Entries;
 use serde_json::{Value, json};
 
+use super::fold::Folded;
 use super::{ShowArguments, failed};
 use crate::ending::Ending;
 use crate::records::here::Here;
@@ -57,13 +58,19 @@ impl<'a> Wanted<'a> {
     ///
     /// # Errors
     /// Fails if the log cannot be read or stdout cannot be written.
-    pub(super) fn write(&self, entries: Entries, here: &Here, look: Look) -> Result<(), Ending> {
+    pub(super) fn write(
+        &self,
+        entries: Entries,
+        folded: &Folded,
+        here: &Here,
+        look: Look,
+    ) -> Result<(), Ending> {
         let line = |record: &Record| match self.arguments.json {
             true => format!("{}\n", object(record)),
             false => format!("{}\n", line(record, here, look)),
         };
-        let wanted =
-            entries.filter(|record| record.as_ref().map_or(true, |record| self.takes(&record.entry)));
+        let is_wanted = |record: &Record| self.takes(&record.entry) && !folded.hides(record);
+        let wanted = entries.filter(|record| record.as_ref().map_or(true, is_wanted));
         let mut out = BufWriter::new(io::stdout().lock());
         let mut kept = std::collections::VecDeque::new();
         for record in wanted {

@@ -78,6 +78,8 @@ pub(crate) struct App {
     pub(crate) can: Can,
     /// What Bowline itself allows the agent.
     pub(crate) allowed: Allowed,
+    /// Whether the agent is Bowline's own, whose modes are what Bowline allows.
+    pub(crate) is_own: bool,
     /// How long a turn may take.
     pub(crate) limit: Option<Duration>,
     /// The time, counted from the start.
@@ -181,6 +183,7 @@ impl App {
             whole_plan: false,
             can: Can::default(),
             allowed: Allowed::default(),
+            is_own: false,
             limit: None,
             now: Duration::ZERO,
             session: None,

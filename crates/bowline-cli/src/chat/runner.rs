@@ -110,6 +110,11 @@ impl Runner {
         self.tasks.spawn(task);
     }
 
+    /// Says whether the agent is Bowline's own.
+    pub(crate) fn is_own(&self) -> bool {
+        self.launch.agent.is_own
+    }
+
     /// Returns what Bowline itself allows now.
     pub(crate) fn allowed(&self, read_only: bool) -> Allowed {
         // Rules that cannot be read are told when they are needed.
@@ -258,11 +263,17 @@ impl Runner {
     /// Sets an option of the session.
     pub(crate) fn set_option(&mut self, id: SessionConfigId, value: SessionConfigOptionValue) {
         let Some(session) = self.session() else { return };
+        let mode = value.as_value_id().filter(|_| &*id.0 == "mode").map(|mode| mode.0.to_string());
         self.spawn(|hands| async move {
             let request = SetSessionConfigOptionRequest::new(session.id().clone(), id, value);
             let set = session.agent().set_session_config_option(request);
             hands.inbox.push(match tokio::time::timeout(ANSWER, set).await {
-                Ok(Ok(answer)) => Event::Options(answer.config_options),
+                Ok(Ok(answer)) => {
+                    if let Some(mode) = mode {
+                        hands.launch.set_level(&mode);
+                    }
+                    Event::Options(answer.config_options)
+                }
                 Ok(Err(error)) => Event::Remark(Tone::Error, error.to_string()),
                 Err(_) => Event::Remark(Tone::Error, silent("set the option", ANSWER)),
             });
@@ -276,7 +287,10 @@ impl Runner {
             let request = SetSessionModeRequest::new(session.id().clone(), mode.clone());
             let set = session.agent().set_session_mode(request);
             hands.inbox.push(match tokio::time::timeout(ANSWER, set).await {
-                Ok(Ok(_)) => Event::Mode(mode),
+                Ok(Ok(_)) => {
+                    hands.launch.set_level(&mode.0);
+                    Event::Mode(mode)
+                }
                 Ok(Err(error)) => Event::Remark(Tone::Error, error.to_string()),
                 Err(_) => Event::Remark(Tone::Error, silent("set the mode", ANSWER)),
             });

@@ -26,7 +26,7 @@ pub(crate) struct ClientArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
     /// The mode that the agent should work in, as the agent names it; Bowline's own has `read-only`, `ask`, `accept-edits`
-    /// and `full`
+    /// and `full`, which are --approve `reads`, `ask`, `edits` and `all` in other words
     #[arg(long, value_name = "NAME")]
     pub(crate) mode: Option<String>,
     /// What is allowed without a question, where no rule of yours says otherwise

@@ -8,9 +8,11 @@ use anyhow::Context as _;
 use bowline_host::{Connection, FrontEnd, Host, HostError, Session, SessionOptions, Settings};
 use bowline_state::display;
 use bowline_state::failure::quote;
+use bowline_state::mode::Mode;
 use bowline_state::schema::v1::{AuthMethod, ErrorCode, InitializeResponse};
 use bowline_state::trace::Side;
 use bowline_wire::{AgentExit, CallError, Grace, Tap};
+use bowline_workspace::approvals::Fallback;
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::supervisor::Confinable;
 use bowline_workspace::terminals::{self, Supervisor, TerminalError};
@@ -61,6 +63,13 @@ pub(crate) struct Client {
 }
 
 impl Launch {
+    /// Sets what holds where no rule matches, if the agent is Bowline's own: its modes are words for exactly that.
+    pub(crate) fn set_level(&self, mode: &str) {
+        if let Some(mode) = Mode::of(mode).filter(|_| self.agent.is_own) {
+            self.host.approvals().set_fallback(Fallback::Unless(mode.preset()));
+        }
+    }
+
     /// Opens the workspace, with the documents that are open in it.
     #[allow(dead_code, reason = "not every command listens to the messages")]
     pub(crate) async fn open(
@@ -98,7 +107,7 @@ impl Launch {
         // Its own agent does by itself what is not offered to it, and what its MCP servers do nobody knows.
         let offers_all = settings.offer.read && settings.offer.write && settings.offer.terminal;
         settings.writes_here_only = agent.is_own && offers_all && mcp_servers.is_empty();
-        settings.preset = arguments.approve.map(options::preset);
+        settings.preset = options::level(&arguments, agent.is_own);
         settings.rules = options::rules(&arguments)?;
         settings.more_roots =
             arguments.add_dir.iter().map(|text| options::directory(text, &current)).collect();

@@ -14,6 +14,7 @@ use bowline_state::schema::v1::{McpServer, McpServerHttp, McpServerStdio};
 use bowline_workspace::roots::RootSpec;
 use bowline_workspace::terminals::Confinement;
 use bowline_workspace::terminals::supervisor::Confinable;
+use clap::ValueEnum as _;
 
 use super::agents;
 use super::arguments::{Approve, ClientArguments};
@@ -40,6 +41,13 @@ pub(crate) fn preset(approve: Approve) -> Preset {
     }
 }
 
+/// Returns what holds where no rule matches, if an option says so. For Bowline's own agent `--mode` says the same as
+/// `--approve` in other words.
+pub(crate) fn level(arguments: &ClientArguments, is_own: bool) -> Option<Preset> {
+    let mode = || arguments.mode.as_deref().filter(|_| is_own).and_then(Mode::of);
+    arguments.approve.map(preset).or_else(|| mode().map(Mode::preset))
+}
+
 /// Which modes Bowline's own agent works in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Modes {
@@ -60,7 +68,24 @@ pub(super) fn own_modes(arguments: &ClientArguments) -> Result<Modes, Ending> {
             Ending::Usage(format!("there is no mode {}: it has {known}", quote(mode)))
         })
     };
-    let first = arguments.mode.as_ref().map(read).transpose()?;
+    let named = arguments.mode.as_ref().map(read).transpose()?;
+    if let (Some(mode), Some(approve)) = (named, arguments.approve)
+        && mode.preset() != preset(approve)
+    {
+        return Err(Ending::Usage(format!(
+            "--mode {} and --approve {} contradict each other, as both set what Bowline's own agent may do: leave one of them out",
+            mode.id(),
+            approve.to_possible_value().as_ref().map_or("", |value| value.get_name())
+        )));
+    }
+    // The agent's own word for what is approved, where it has one.
+    let approved = match arguments.approve {
+        Some(Approve::All) => Some(Mode::Full),
+        Some(Approve::Edits) => Some(Mode::AcceptEdits),
+        Some(Approve::Ask) => Some(Mode::Ask),
+        Some(Approve::Reads | Approve::None) | None => None,
+    };
+    let first = named.or(approved);
     if arguments.read_only {
         return match first {
             None | Some(Mode::ReadOnly) => Ok(Modes { first: Some(Mode::ReadOnly), widest: Mode::ReadOnly }),
@@ -70,17 +95,13 @@ pub(super) fn own_modes(arguments: &ClientArguments) -> Result<Modes, Ending> {
             ))),
         };
     }
-    let alone = [(arguments.no_fs, "--no-fs"), (arguments.no_terminal, "--no-terminal")];
-    let alone = alone.into_iter().find_map(|(given, flag)| given.then_some(flag));
-    let (Some(flag), Some(approve)) = (alone, arguments.approve) else {
+    let acts_alone = arguments.no_fs || arguments.no_terminal;
+    let Some(approve) = arguments.approve.filter(|_| acts_alone) else {
         return Ok(Modes { first, widest: Mode::Full });
     };
-    let (widest, word) = match approve {
-        Approve::All => (Mode::Full, "all"),
-        Approve::Edits => (Mode::AcceptEdits, "edits"),
-        // In this mode it asks, and is told no.
-        Approve::Ask => (Mode::Ask, "ask"),
-        Approve::Reads => (Mode::Ask, "reads"),
+    let widest = match approve {
+        Approve::All => Mode::Full,
+        Approve::Edits => Mode::AcceptEdits,
         // Nobody is asked about what the agent reads by itself.
         Approve::None if arguments.no_fs => {
             return Err(Ending::Usage(
@@ -88,15 +109,10 @@ pub(super) fn own_modes(arguments: &ClientArguments) -> Result<Modes, Ending> {
                     .to_owned(),
             ));
         }
-        Approve::None => (Mode::Ask, "none"),
+        // In this mode it asks, and is told no.
+        Approve::Ask | Approve::Reads | Approve::None => Mode::Ask,
     };
-    match first {
-        Some(mode) if mode > widest => Err(Ending::Usage(format!(
-            "--mode {} allows more than --approve {word}, and with {flag} the agent acts by itself: leave out --mode",
-            mode.id()
-        ))),
-        first => Ok(Modes { first, widest }),
-    }
+    Ok(Modes { first, widest })
 }
 
 /// Returns what commands are confined to, if they should be.

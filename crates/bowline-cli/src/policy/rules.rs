@@ -1,10 +1,12 @@
 //! Rules: showing them, adding one, forgetting one.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use bowline_agent::store::iso8601;
 use bowline_state::display;
 use bowline_state::operation::{Invocation, Kind};
+use bowline_state::paths::LexicalPath;
 use bowline_state::policy::{Effect, Kinds, Lifetime, Matcher, Rule, RuleSpec, Source};
 use bowline_state::terminal;
 use bowline_workspace::policy::{PolicyFile, Scope, plain_words};
@@ -158,6 +160,13 @@ pub(super) fn add(arguments: &RuleArguments, effect: Effect) -> Result<(), Endin
     });
     let rule = rule.map_err(|fault| Ending::Usage(fault.to_string()))?;
     let (here, file) = open(&arguments.place, scope)?;
+    if let Some(directory) = useless_directory(rule.spec(), &here.root) {
+        let directory = safe(&display::invocation(&Invocation::Argv(vec![format!("{directory}:ro")])));
+        return Err(Ending::Usage(format!(
+            "the rule would have no effect: agents read nothing outside of {}, whatever rules say; to let one read there, start it with --add-dir {directory}",
+            safe(&here.root),
+        )));
+    }
     file.remember(&rule, scope).map_err(failed)?;
     let rules = file.rules().map_err(failed)?;
     let same = |known: &&Rule| {
@@ -168,6 +177,24 @@ pub(super) fn add(arguments: &RuleArguments, effect: Effect) -> Result<(), Endin
     let number =
         rules.iter().position(|known| same(&known)).map_or_else(String::new, |at| format!("{}  ", at + 1));
     print(&format!("{number}{}\nholds for {}\n", line(&rule, Look::of_stdout()), holder(&here, scope)))
+}
+
+/// Returns the directory of a rule that would let files be read outside of the workspace: rules cannot open what is not offered,
+/// and what is offered is read without them.
+fn useless_directory(rule: &RuleSpec, root: &str) -> Option<String> {
+    let Matcher::Path(pattern) = &rule.matcher else { return None };
+    let is_about = rule.effect == Effect::Allow
+        && rule.kinds == Kinds::from(Kind::Read)
+        && rule.lifetime == Lifetime::Project;
+    let literal = pattern.split(['*', '?', '[', '{']).next().unwrap_or_default();
+    let parent = match literal.rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((parent, _)) => parent,
+        None => "",
+    };
+    let directory = LexicalPath::parse(Path::new(root).join(parent)).ok()?;
+    let is_inside = Path::new(directory.as_str()).starts_with(root);
+    (is_about && !is_inside).then(|| directory.as_str().to_owned())
 }
 
 /// Returns what a command line says that a rule speaks of.

@@ -4,19 +4,18 @@
 use std::collections::BTreeMap;
 
 use bowline_host::{Host, Session};
-use bowline_state::audit::{Action, By, Decision, Entry, Subject};
-use bowline_state::changes::{Change, ContentHash, FileState, Moment, Source};
+use bowline_state::audit::{Action, By, Decision, Subject};
+use bowline_state::changes::{Change, ContentHash, FileState, Source};
 use bowline_state::diff;
 use bowline_state::display;
-use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
-use bowline_state::policy::{Context, Effect, Preset};
+use bowline_state::policy::Preset;
 use bowline_state::question::Item;
 use bowline_state::undo::Selection;
-use bowline_workspace::approvals::{Approvals, Fallback};
 use bowline_workspace::audit::Filter;
 use bowline_workspace::workspace::Workspace;
 
 use super::front::Refusal;
+use super::hint;
 use super::paint::Paint;
 use crate::changes::patching;
 
@@ -199,7 +198,7 @@ pub(super) fn refused(
         let what = what.collect::<Vec<_>>().join(", ");
         let what =
             if what.is_empty() { display::line(&refusal.title, 300) } else { display::line(&what, 500) };
-        let hint = hint(host, &refusal.operations, session.name(), given);
+        let hint = hint::of(host, &refusal.operations, session.name(), given);
         lines.push(format!("{what}: nobody is there to ask; {hint}"));
     }
     lines.extend(by_rules(host, session.name(), turn, given).into_iter().map(|line| line.replace(&here, "")));
@@ -215,64 +214,6 @@ pub(super) fn refused(
         [line] => Some(format!("denied: {line}")),
         lines => Some(format!("denied:\n  {}", lines.join("\n  "))),
     }
-}
-
-/// Says what would have allowed it all.
-fn hint(host: &Host, operations: &[Operation], session: &str, given: Option<Preset>) -> String {
-    match allowing(host.approvals(), operations, session, given) {
-        Some(flag) => format!("{flag} would allow it"),
-        None => "no flag allows it, a rule does (bowline policy allow)".to_owned(),
-    }
-}
-
-/// Returns the flag that would have allowed it all: one that allows more than the one that was given.
-fn allowing(
-    approvals: &Approvals,
-    operations: &[Operation],
-    session: &str,
-    given: Option<Preset>,
-) -> Option<&'static str> {
-    let context = Context { session: session.to_owned(), turn: None, now: Moment(0) };
-    let presets = [
-        (Preset::ReadOnly, "--approve reads"),
-        (Preset::AcceptEdits, "--approve edits"),
-        (Preset::Full, "--approve all"),
-    ];
-    let allows_more =
-        |preset: Preset| given.is_none_or(|given| preset != given && given.stricter(preset) == given);
-    presets.into_iter().filter(|(preset, _)| allows_more(*preset)).find_map(|(preset, flag)| {
-        let policy = approvals.policy_with(Fallback::Unless(preset)).ok()?;
-        let allows = |operation| policy.judge(operation, &context).effect == Effect::Allow;
-        (!operations.is_empty() && operations.iter().all(allows)).then_some(flag)
-    })
-}
-
-/// Returns what an entry is about, as rules judge it.
-fn operation(entry: &Entry) -> Option<Operation> {
-    let target = match &entry.subject {
-        Subject::Path { asked, resolved } => Target::File {
-            asked: asked.clone(),
-            resolved: resolved.as_ref().unwrap_or(asked).clone(),
-            protection: None,
-        },
-        Subject::Command { line, cwd, .. } => Target::Command(Command {
-            invocation: Invocation::Shell(line.clone()),
-            cwd: cwd.clone(),
-            env: Vec::new(),
-            reaches: Vec::new(),
-        }),
-        Subject::Url(url) => Target::Url(url.clone()),
-        Subject::Text(text) => Target::Described(text.clone()),
-        Subject::None => return None,
-    };
-    let kind = match (&entry.action, &target) {
-        (Action::Read, _) => Kind::Read,
-        (Action::Delete, _) => Kind::Delete,
-        (Action::Fetch, _) | (_, Target::Url(_)) => Kind::Fetch,
-        (_, Target::File { .. }) => Kind::Write,
-        _ => Kind::Execute,
-    };
-    Some(Operation { kind, target })
 }
 
 /// Tells what rules and presets denied.
@@ -310,8 +251,8 @@ fn by_rules(host: &Host, session: &str, turn: u64, given: Option<Preset>) -> Vec
             match &entry.by {
                 By::Rule(rule) => Some(format!("{verb}{subject}: by {}", display::line(rule, 300))),
                 By::Preset(preset) => {
-                    let operations = operation(&entry);
-                    let hint = hint(host, operations.as_slice(), session, given);
+                    let operations = hint::operation(host, &entry);
+                    let hint = hint::of(host, operations.as_slice(), session, given);
                     Some(format!("{verb}{subject}: by the preset {preset}; {hint}"))
                 }
                 _ => None,

@@ -66,7 +66,7 @@ pub(crate) async fn start(held: Arc<Held>, asking: Asking, asked: Asked) -> Resu
         call,
         agent,
         occasion: Occasion::Act,
-        title: format!("run {}", display::invocation(&command.invocation)),
+        title: format!("run {}", display::typed(&command.invocation)),
         items: vec![Item::plain(operation)],
         warnings: Vec::new(),
         offers: Vec::new(),

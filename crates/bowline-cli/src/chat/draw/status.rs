@@ -38,9 +38,14 @@ pub(super) fn line(app: &App, width: usize) -> Line<'static> {
         Focus::Input => "F1 help",
     };
     let mut middle: Vec<String> = Vec::new();
-    middle.extend(allowed(app.allowed));
-    middle.extend(app.model_name());
-    middle.extend(app.mode_name());
+    if app.is_own {
+        middle.push(level(app.allowed));
+        middle.extend(app.model_name());
+    } else {
+        middle.extend(allowed(app.allowed));
+        middle.extend(app.model_name());
+        middle.extend(app.mode_name());
+    }
     middle.extend(usage(app));
     let state = cut(&state, width);
     let mut room = width.saturating_sub(Span::raw(state.as_str()).width());
@@ -76,6 +81,23 @@ fn state(app: &App) -> (String, Style) {
             let out = if app.is_stubborn() { " · Esc again ends the agent" } else { "" };
             (format!(" {} {what} {time}{out}", turning()), Style::new().fg(Color::Blue))
         }
+    }
+}
+
+/// Returns what Bowline's own agent may do, in the word that chooses it, and how many rules say more.
+fn level(allowed: Allowed) -> String {
+    let word = match allowed.preset {
+        _ if allowed.read_only => "Read only",
+        Preset::Ask => "Ask",
+        Preset::AcceptEdits => "Accept edits",
+        Preset::ReadOnly => "Read only",
+        Preset::Full => "Full access",
+        Preset::Deny => "Nothing allowed",
+    };
+    match allowed.rules {
+        0 => word.to_owned(),
+        1 => format!("{word} +1 rule"),
+        count => format!("{word} +{count} rules"),
     }
 }
 
