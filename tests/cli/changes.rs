@@ -24,7 +24,7 @@ pub(crate) fn steady(text: &str) -> String {
             (_, None) => false,
         })
     };
-    let forms = ["9999-99-99 99:99:99Z", "9999-99-99T99:99:99.999Z"];
+    let forms = ["9999-99-99 99:99:99", "9999-99-99T99:99:99.999Z"];
     let mut steady = String::new();
     let mut at = 0;
     while at < characters.len() {
@@ -137,11 +137,11 @@ fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
     ]);
     expect![[r#"
         $ bowline changes
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · replace "two" with "2" in a.txt · WHEN (just now)
             1 edited   a.txt +1 −1  call turn1_1
             2 created  b.txt +1  call turn1_2
-          turn 2 · WHEN (just now)
+          turn 2 · run rm b.txt; mv a.txt 'c d.txt'; printf '\000\001' > e.bin · WHEN (just now)
             $ /bin/sh -c 'rm b.txt; mv a.txt '\''c d.txt'\''; printf '\''\000\001'\'' > e.bin'  call turn2_1
             3 deleted  a.txt   −3  observed
             4 deleted  b.txt   −1  observed
@@ -173,20 +173,20 @@ fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
          3 files changed, +3 −3
         --- 0
         $ bowline undo
-        undone the last turn (turn 2 of session $SESSION), in 4 files
-          e.bin    deleted (found on disk after a command)
-          c d.txt  deleted (found on disk after a command)
-          b.txt    there again (found on disk after a command)
+        undone the last turn (turn 2 of session $SHORT: run rm b.txt; mv a.txt 'c d.txt'; printf '\000\001' > e.bin), in 4 files
           a.txt    there again (found on disk after a command)
+          b.txt    there again (found on disk after a command)
+          c d.txt  deleted (found on disk after a command)
+          e.bin    deleted (found on disk after a command)
         `bowline redo` brings it back
         what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
         --- 0
         $ bowline changes --all
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · replace "two" with "2" in a.txt · WHEN (just now)
             1 edited   a.txt +1 −1  call turn1_1
             2 created  b.txt +1  call turn1_2
-          turn 2 · WHEN (just now)
+          turn 2 · run rm b.txt; mv a.txt 'c d.txt'; printf '\000\001' > e.bin · WHEN (just now)
             $ /bin/sh -c 'rm b.txt; mv a.txt '\''c d.txt'\''; printf '\''\000\001'\'' > e.bin'  call turn2_1
             3 deleted  a.txt   −3  observed, undone
             4 deleted  b.txt   −1  observed, undone
@@ -217,17 +217,17 @@ fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
         +two
          three
         --- stderr
-        bowline: the last turn (turn 1 of session $SESSION) would be undone, in 2 files
+        bowline: the last turn (turn 1 of session $SHORT: replace "two" with "2" in a.txt) would be undone, in 2 files
         --- 0
         $ bowline undo --session last
-        undone session $SESSION, in 2 files
-          b.txt  deleted
+        undone session $SHORT, in 2 files
           a.txt  as it was before
+          b.txt  deleted
         `bowline redo` brings it back
         --- 0
         $ bowline undo
         --- stderr
-        bowline: no turn of an agent changed anything here that is in effect
+        bowline: there is nothing to undo: no change of an agent is in effect here
         --- 1
         $ bowline redo
         redone what was undone last, in 2 files
@@ -289,8 +289,8 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
     ]);
     expect![[r#"
         $ bowline changes --hunks
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write a.txt: A\nb\nc\nD\nD\ne\nf\ng\n · WHEN (just now)
             1 edited   a.txt +3 −3  call turn1_1
                  hunk 1, line 1
                  -a
@@ -325,8 +325,8 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
         `bowline redo` brings it back
         --- 0
         $ bowline changes
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write a.txt: A\nb\nc\nD\nD\ne\nf\ng\n · WHEN (just now)
             1 edited   a.txt +3 −3  call turn1_1, undone in part (hunks 2)
 
         1 change; take back with bowline undo --change, --turn or --session
@@ -349,8 +349,8 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
         `bowline redo` brings it back
         --- 0
         $ bowline changes --all
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write a.txt: A\nb\nc\nD\nD\ne\nf\ng\n · WHEN (just now)
             1 edited   a.txt +3 −3  call turn1_1, undone, hunk by hunk
 
         beside the agents: you, or other programs
@@ -364,7 +364,7 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
           a.txt  as it was before the undo
         --- 0
         $ bowline changes --json
-        {"change":1,"at":"WHEN","workspace":"$PROJECT","session":"$SESSION","turn":1,"call":"turn1_1","command":null,"source":"written","path":"$PROJECT/a.txt","before":{"sha256":"a8cdd76642f0ecda0067f4d780d027935959e42dc16520220f295191b913efba","size":16,"mode":"644"},"after":{"sha256":"265b42d008c61130ec4872dbe0410f07454f83eea6f52cb6ad5745147af4c405","size":16,"mode":"644"},"added":3,"removed":3,"reverses":[],"undone_hunks":[2],"in_effect":true,"uncertain":false,"pruned":false,"kept_text":false}
+        {"change":1,"at":"WHEN","workspace":"$PROJECT","session":"$SESSION","turn":1,"call":"turn1_1","command":null,"source":"written","path":"$PROJECT/a.txt","before":{"sha256":"a8cdd76642f0ecda0067f4d780d027935959e42dc16520220f295191b913efba","size":16,"mode":"644"},"after":{"sha256":"265b42d008c61130ec4872dbe0410f07454f83eea6f52cb6ad5745147af4c405","size":16,"mode":"644"},"added":3,"removed":3,"reverses":[],"undone_hunks":[2],"in_effect":true,"reverted_by_hand":false,"uncertain":false,"pruned":false,"kept_text":false}
         --- 0
     "#]].assert_eq(&told);
     assert_eq!(scene.get("a.txt"), "A\nb\nc\nd\ne\nf\ng\n");
@@ -395,16 +395,16 @@ fn later_edits_stay_and_where_they_meet_nothing_is_done() {
         +four
          five
         --- stderr
-        bowline: the last turn (turn 1 of session $SESSION) would be undone, in 3 files
+        bowline: the last turn (turn 1 of session $SHORT: replace "four" with "4" in a.txt) would be undone, in 3 files
         bowline: c.txt: change 3: it created the file, which was edited since; delete the file if it is not needed
         bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
-        bowline: cannot undo 2 of 3 files, so nothing is undone: choose fewer, or --keep-going for the others
+        bowline: cannot undo 2 of 3 files, so nothing is undone: choose fewer, or --keep-going for the others; --conflicts show tells more, markers or force resolves it
         --- 1
         $ bowline undo
         --- stderr
         bowline: c.txt: change 3: it created the file, which was edited since; delete the file if it is not needed
         bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
-        bowline: cannot undo 2 of 3 files, so nothing is undone: choose fewer, or --keep-going for the others
+        bowline: cannot undo 2 of 3 files, so nothing is undone: choose fewer, or --keep-going for the others; --conflicts show tells more, markers or force resolves it
         --- 1
     "#]].assert_eq(&told);
     assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree\n4\nfive\n");
@@ -414,22 +414,22 @@ fn later_edits_stay_and_where_they_meet_nothing_is_done() {
         $ bowline undo --file b.txt
         --- stderr
         bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
-        bowline: cannot undo 1 of 1 file, so nothing is undone
+        bowline: cannot undo 1 of 1 file, so nothing is undone; --conflicts show tells more, markers or force resolves it
         --- 1
         $ bowline undo --keep-going
-        undone the last turn (turn 1 of session $SESSION), in 1 file
+        undone the last turn (turn 1 of session $SHORT: replace "four" with "4" in a.txt), in 1 file
           a.txt  merged with later edits
         `bowline redo` brings it back
         --- stderr
         bowline: c.txt: change 3: it created the file, which was edited since; delete the file if it is not needed
         bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
-        bowline: cannot undo 2 of 3 files; they are as they were
+        bowline: cannot undo 2 of 3 files; they are as they were; --conflicts show tells more, markers or force resolves it
         --- 1
         $ bowline undo --keep-going
         --- stderr
         bowline: c.txt: change 3: it created the file, which was edited since; delete the file if it is not needed
         bowline: b.txt: change 2: its lines were changed since: conflicting changes in 1 place, first at line 1
-        bowline: cannot undo 2 of 2 files, so nothing is undone
+        bowline: cannot undo 2 of 2 files, so nothing is undone; --conflicts show tells more, markers or force resolves it
         --- 1
     "#]].assert_eq(&told);
     assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree\nfour\nfive\n");
@@ -461,20 +461,20 @@ fn what_is_meant_can_be_said_in_many_ways() {
     ]);
     expect![[r#"
         $ bowline changes --turn 1
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write a.txt: 2 · WHEN (just now)
             3 edited   a.txt +1 −1  call turn1_1
             4 edited   b.txt +1 −1  call turn1_2
 
         2 changes; take back with bowline undo --change, --turn or --session
         --- 0
         $ bowline changes --file b.txt
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write a.txt: 1 · WHEN (just now)
             2 created  b.txt +1  call turn1_2
 
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write a.txt: 2 · WHEN (just now)
             4 edited   b.txt +1 −1  call turn1_2
 
         2 changes; take back with bowline undo --change, --turn or --session
@@ -484,15 +484,15 @@ fn what_is_meant_can_be_said_in_many_ways() {
         bowline: 2 sessions have a tool call turn1_1: say which with --session
         --- 2
         $ bowline changes --call turn2
-        session $SESSION
-          turn 2 · WHEN (just now)
+        session $SHORT
+          turn 2 · write a.txt: 3 · WHEN (just now)
             5 edited   a.txt +1 −1  call turn2_1
 
         1 change; take back with bowline undo --change, --turn or --session
         --- 0
         $ bowline changes --change 1
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write a.txt: 1 · WHEN (just now)
             1 created  a.txt +1  call turn1_1
 
         1 change; take back with bowline undo --change, --turn or --session
@@ -509,7 +509,7 @@ fn what_is_meant_can_be_said_in_many_ways() {
         --- 0
         $ bowline undo --turn 7
         --- stderr
-        bowline: turn 7 of session $SESSION changed nothing here that is in effect: `bowline changes --all` tells which did, --session chooses another
+        bowline: turn 7 of session $SHORT changed nothing here that is in effect: `bowline changes --all` tells which did, --session chooses another
         --- 1
         $ bowline undo --hunk 1
         undone hunk 1 of change 5, in 1 file
@@ -559,16 +559,16 @@ fn a_directory_below_a_workspace_is_part_of_it() {
         told += &steady(&scene.told(&scene.output(command, "")));
     }
     expect![[r#"
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write sub/a.txt: new\n · WHEN (just now)
             1 edited   sub/a.txt +1 −1  call turn1_1
 
         1 change; take back with bowline undo --change, --turn or --session
         --- stderr
         bowline: in the workspace $PROJECT
         --- 0
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write sub/a.txt: new\n · WHEN (just now)
             1 edited   sub/a.txt +1 −1  call turn1_1
 
         1 change; take back with bowline undo --change, --turn or --session
@@ -597,14 +597,14 @@ fn what_was_changed_in_another_directory_of_the_session_is_taken_back_too() {
     assert_eq!(std::fs::read_to_string(other.join("x.txt")).unwrap(), "new\n");
     expect![[r#"
         $ bowline changes
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write $BASE/other/x.txt: new\n · WHEN (just now)
             1 edited   $BASE/other/x.txt +1 −1  call turn1_1
 
         1 change; take back with bowline undo --change, --turn or --session
         --- 0
         $ bowline undo
-        undone the last turn (turn 1 of session $SESSION), in 1 file
+        undone the last turn (turn 1 of session $SHORT: write $BASE/other/x.txt: new\n), in 1 file
           $BASE/other/x.txt  as it was before
         `bowline redo` brings it back
         --- 0
@@ -635,7 +635,7 @@ fn a_damaged_journal_is_told_of_once() {
         --- 0
         $ bowline undo
         --- stderr
-        bowline: no turn of an agent changed anything here that is in effect
+        bowline: there is nothing to undo: no change of an agent is in effect here
         --- 1
     "#]].assert_eq(&told);
     assert_eq!(scene.get("a.txt"), "1");
@@ -659,7 +659,7 @@ fn a_journal_that_another_program_keeps_to_itself_is_waited_for_and_then_told_of
     drop(lock);
     expect![[r#"
         $ bowline undo
-        undone the last turn (turn 1 of session $SESSION), in 1 file
+        undone the last turn (turn 1 of session $SHORT: write a.txt: 1), in 1 file
           a.txt  deleted
         `bowline redo` brings it back
         --- 0
@@ -690,12 +690,12 @@ fn ten_thousand_changes_are_listed_and_a_reader_may_stop_early() {
         })
         .collect();
     journal.record(&drafts, now).unwrap();
-    let output = scene.output(scene.command(&["changes"]), "");
+    let output = scene.output(scene.command(&["changes", "--full"]), "");
     let told = String::from_utf8(output.stdout).unwrap();
     assert_eq!(told.lines().count(), 10_004);
     assert!(told.ends_with("\n10000 changes; take back with bowline undo --change, --turn or --session\n"));
 
-    for arguments in [&["changes"][..], &["changes", "--json"], &["diff"]] {
+    for arguments in [&["changes", "--full"][..], &["changes", "--json"], &["diff"]] {
         let mut child =
             scene.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
@@ -738,8 +738,8 @@ fn names_that_would_steer_a_terminal_are_shown_harmless() {
     scene.agent("run printf x > \"$(printf 'a\\033[31mb')\"");
     expect![[r#"
         $ bowline changes
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · run printf x > "$(printf 'a\033[31mb')" · WHEN (just now)
             $ /bin/sh -c 'printf x > "$(printf '\''a\033[31mb'\'')"'  call turn1_1
             1 created  a\u{1b}[31mb +1  observed
 
@@ -750,7 +750,7 @@ fn names_that_would_steer_a_terminal_are_shown_harmless() {
          1 file changed, +1 −0
         --- 0
         $ bowline undo
-        undone the last turn (turn 1 of session $SESSION), in 1 file
+        undone the last turn (turn 1 of session $SHORT: run printf x > "$(printf 'a\033[31mb')"), in 1 file
           a\u{1b}[31mb  deleted (found on disk after a command)
         `bowline redo` brings it back
         what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
@@ -775,7 +775,7 @@ fn an_undo_that_leaves_something_says_what_and_fails() {
         @@ -1 +0,0 @@
         -x
         --- stderr
-        bowline: the last turn (turn 1 of session $SESSION) would be undone, in 2 files
+        bowline: the last turn (turn 1 of session $SHORT: run sh -c 'echo bad > bin; echo x > new; echo bad > small') would be undone, in 2 files
         bowline: what was found on disk may be your own work, saved meanwhile, or that of another program: new, small; --written-only leaves that alone
         bowline: bin: change 1 was found on disk, and what was there before is not known
         bowline: not all could be undone: 1 change is left as it was found
@@ -783,9 +783,9 @@ fn an_undo_that_leaves_something_says_what_and_fails() {
     "#]]
     .assert_eq(&scene.run(&["undo", "--dry-run"]));
     expect![[r#"
-        undone the last turn (turn 1 of session $SESSION), in 2 files
-          small  as it was before (found on disk after a command)
+        undone the last turn (turn 1 of session $SHORT: run sh -c 'echo bad > bin; echo x > new; echo bad > small'), in 2 files
           new    deleted (found on disk after a command)
+          small  as it was before (found on disk after a command)
         `bowline redo` brings it back
         what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
         --- stderr
@@ -894,11 +894,11 @@ fn a_pruned_change_is_listed_and_its_undo_says_so() {
     ]);
     expect![[r#"
         $ bowline changes
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write a.txt: first\n · WHEN (just now)
             1 edited   a.txt 13 → 6 bytes  pruned, call turn1_1
             2 created  b.txt 0 → 4 bytes  pruned, call turn1_2
-          turn 2 · WHEN (just now)
+          turn 2 · write b.txt: two\n · WHEN (just now)
             3 edited   b.txt +1 −1  call turn2_1
 
         3 changes; take back with bowline undo --change, --turn or --session
@@ -923,7 +923,7 @@ fn a_pruned_change_is_listed_and_its_undo_says_so() {
         bowline: cannot undo 2 of 2 files, so nothing is undone
         --- 1
         $ bowline undo
-        undone the last turn (turn 2 of session $SESSION), in 1 file
+        undone the last turn (turn 2 of session $SHORT: write b.txt: two\n), in 1 file
           b.txt  as it was before
         `bowline redo` brings it back
         --- 0
@@ -962,9 +962,9 @@ fn what_can_never_be_taken_back_does_not_hide_what_was_before_it() {
     let told = scene.play(&[&["undo"], &["undo", "--dry-run"], &["undo"], &["undo"], &["undo", "--turn"]]);
     expect![[r#"
         $ bowline undo
-        undone the last turn (turn 3 of session $SESSION), in 2 files
-          bin  there again (found on disk after a command)
+        undone the last turn (turn 3 of session $SHORT: run rm bin; echo x > b), in 2 files
           b    deleted (found on disk after a command)
+          bin  there again (found on disk after a command)
         `bowline redo` brings it back
         what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
         --- 0
@@ -976,10 +976,10 @@ fn what_can_never_be_taken_back_does_not_hide_what_was_before_it() {
         @@ -1 +0,0 @@
         -one
         --- stderr
-        bowline: the last turn (turn 1 of session $SESSION) would be undone, in 1 file
+        bowline: the last turn (turn 1 of session $SHORT: write a: one\n) would be undone, in 1 file
         --- 0
         $ bowline undo
-        undone the last turn (turn 1 of session $SESSION), in 1 file
+        undone the last turn (turn 1 of session $SHORT: write a: one\n), in 1 file
           a  deleted
         `bowline redo` brings it back
         --- 0
@@ -1011,8 +1011,8 @@ fn a_directory_means_the_files_below_it() {
     ]);
     expect![[r#"
         $ bowline changes --file src
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · write src/a: one\n · WHEN (just now)
             1 created  src/a      +1  call turn1_1
             2 created  src/deep/b +1  call turn1_2
 
@@ -1028,8 +1028,9 @@ fn a_directory_means_the_files_below_it() {
         --- 1
         $ bowline undo --file src
         undone what agents did to src, in 2 files
-          src/deep/b  deleted
           src/a       deleted
+          src/deep/b  deleted
+        removed empty directories: src, src/deep
         `bowline redo` brings it back
         --- 0
         $ bowline redo --file src/deep
@@ -1038,8 +1039,9 @@ fn a_directory_means_the_files_below_it() {
         --- 0
         $ bowline undo --file .
         undone what agents did to $PROJECT, in 2 files
-          srcs        as it was before
           src/deep/b  deleted
+          srcs        as it was before
+        removed empty directories: src, src/deep
         `bowline redo` brings it back
         --- 0
     "#]]

@@ -14,6 +14,7 @@ mod program;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
 #[path = "../e2e/programs.rs"]
 mod programs;
+mod records;
 mod run;
 mod screen;
 mod sessions;

@@ -132,17 +132,24 @@ pub(crate) fn search_path() -> std::ffi::OsString {
     std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into())
 }
 
-/// Puts `$SESSION` in place of what looks like the id of a session: 32 hexadecimal digits.
+/// Puts `$SESSION` in place of what looks like the id of a session, 32 hexadecimal digits, and `$SHORT` in place of the
+/// beginning of one, 8 of them.
 fn ids(text: &str) -> String {
     let mut cleaned = String::new();
     let mut word = String::new();
-    let is_id = |word: &str| word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_id =
+        |word: &str, length| word.len() == length && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     for character in text.chars().chain(std::iter::once('\0')) {
         if character.is_ascii_alphanumeric() {
             word.push(character);
             continue;
         }
-        cleaned += if is_id(&word) { "$SESSION" } else { &word };
+        cleaned += match &word {
+            word if is_id(word, 32) => "$SESSION",
+            // The numbers of files have as many digits.
+            word if is_id(word, 8) && !cleaned.ends_with('-') => "$SHORT",
+            word => word,
+        };
         word.clear();
         cleaned.push(character);
     }

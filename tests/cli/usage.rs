@@ -143,13 +143,13 @@ fn what_a_run_cannot_be_is_said() {
         lines --[2J
           bowline: unexpected argument '--' found; to pass '--' as a value, use '-- --'; --help tells more
         run --format yaml x
-          bowline: invalid value 'yaml' for '--format <FORMAT>' [possible values: text, json, quiet]; --help tells more
+          bowline: invalid value 'yaml' for '--format <FORMAT>' [possible values: text, json, quiet, result]; --help tells more
         run --approve everything x
           bowline: invalid value 'everything' for '--approve <WHAT>' [possible values: all, edits, reads, ask, none]; --help tells more
         run --timeout soon x
-          bowline: invalid value 'soon' for '--timeout <SECONDS>': invalid digit found in string; --help tells more
+          bowline: invalid value 'soon' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5; --help tells more
         run --timeout 0 x
-          bowline: --timeout 0 would leave no time: give it a second at least
+          bowline: invalid value '0' for '--timeout <SECONDS>': write a number of seconds that leaves some time, such as 600 or 0.5; --help tells more
         run --file a prompt
           bowline: the argument '--file <FILE>' cannot be used with '[PROMPT]...'; --help tells more
         run --agent ' x
@@ -224,7 +224,7 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
           -V, --version  Print version
 
         Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no
-        such session, 5 denied with nobody to ask, 130 interrupted.
+        such session, 5 denied with nobody to ask, 130 interrupted, 143 terminated.
 
         Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions),
         XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors) say where Bowline

@@ -1,8 +1,11 @@
 //! `bowline changes`, `diff`, `undo` and `redo`: what agents changed here, and taking it back.
 
+mod leftovers;
 mod listing;
 pub(crate) mod patching;
+mod report;
 mod restore;
+mod rewind;
 mod selecting;
 mod undoing;
 
@@ -11,13 +14,17 @@ use std::path::PathBuf;
 use bowline_state::changes::Change;
 use bowline_state::undo::{Selection, Who};
 use bowline_workspace::workspace::{Changed, Workspace};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::ending::Ending;
+use crate::records::elsewhere;
 use crate::records::here::{Here, Sign};
+use crate::records::naming::Names;
+use crate::records::paging::page;
 use crate::records::showing::{Look, note, print, safe};
 use crate::records::times::now;
 pub(crate) use restore::{RestoreArguments, restore};
+pub(crate) use rewind::{RewindArguments, rewind};
 pub(crate) use selecting::unique;
 use selecting::{Meant, Purpose, Selectors};
 
@@ -25,7 +32,7 @@ const CHANGES_EXAMPLES: &str = "\
 What the columns say: the number of the change, what became of the file, its name, lines added and removed. Then how it was
 learnt, where it did not go through Bowline: `observed` was found on disk after a turn or a command, and may have been done
 by you, or by another program or agent, while that went on; `claimed` is what an agent said. --written-only leaves both out.
-`undone` changes are listed with --all, and so is what you or other programs changed beside the agents. The text of a
+`reverted by hand` says that the file is what it was before. `undone` changes are listed with --all, and so is what you or other programs changed beside the agents. The text of a
 `pruned` change was dropped to keep the journal within its limits: it cannot be undone or shown. `kept, not in the file` is text
 that was saved while Bowline replaced the file and could not be merged into it: `bowline restore` prints it or puts it back.
 
@@ -49,6 +56,9 @@ pub(crate) struct ChangesArguments {
     /// Shows each place that was changed, with the number that undo --hunk takes
     #[arg(long)]
     hunks: bool,
+    /// Lists every change of a turn, however many there are
+    #[arg(long)]
+    full: bool,
     /// Prints one JSON object a line
     #[arg(long, conflicts_with = "hunks")]
     json: bool,
@@ -79,13 +89,18 @@ pub(crate) struct DiffArguments {
     /// Shows how many lines changed in each file in place of the patch
     #[arg(long)]
     stat: bool,
+    /// Prints one JSON object a line, one for each file
+    #[arg(long, conflicts_with = "stat")]
+    json: bool,
 }
 
 const UNDO_EXAMPLES: &str = "\
-Without a choice, the last turn that is not undone is taken back. Nothing is asked.
+Without a choice, the newest change that is not undone is taken back, with the rest of its turn, or of its tool call where
+there are no turns, as with what MCP clients did. Nothing is asked.
 
 Your own later edits stay: a file that was edited since is merged. Where you changed the same lines the file is in conflict,
-and then nothing at all is taken back, unless --keep-going says to do the other files. What an editor has open and not saved
+and then nothing at all is taken back, unless --keep-going says to do the other files, or --conflicts what to do: `show` prints
+both sides, `markers` puts them into the file as git does, `force` brings back what was before. `bowline redo` takes either back. What an editor has open and not saved
 is not seen: the undo is made on disk, and the editor shows it as a change of the file.
 
 What a command did is found by looking at the disk after it. What you, or another program, saved while it ran is found with it
@@ -93,18 +108,22 @@ and taken back with it: --dry-run names such files, and --written-only leaves th
 turn and that no command or tool call explains may be your own work, or that of an agent that writes to the disk by itself:
 they are named and stay, unless you add --found. All of these are marked `observed` in `bowline changes`. What cannot be taken
 back is named, and stays: files that were too large, or too many, to be kept before a command, and `pruned` changes.
-Links and empty directories are not followed, nor is what a command did if Bowline was killed before it ended.
+Directories that the undo empties are removed if they are as young as what is undone; links and other empty directories of that
+time are named and stay. What a command did is not known if Bowline was killed before it ended.
 
 Exit status: 0 if all was taken back, 1 if nothing or not all of it could be, 4 if there is no such session.
 
 Examples:
   bowline undo --dry-run          the patch that would be applied
-  bowline undo                    the last turn
+  bowline undo                    the newest change, with its turn
   bowline undo --turn 3           the third turn of the session that worked here last
   bowline undo --file src/lib.rs  what agents did to one file
   bowline undo --found            the last turn, with what was found changed on disk and nothing explains
   bowline undo --written-only     the last turn, but for what was only found on disk
   bowline undo --change 12 --hunk 2
+  bowline undo --conflicts show   both sides of what was changed since
+  bowline undo --json | jq -r '.files[].path'
+  bowline rewind                  the turns by their prompts, and going back to before one
   bowline redo                    what was undone last";
 
 /// What to take back.
@@ -144,12 +163,36 @@ struct Taking {
     /// Only these places of one change, counted from 1 as `bowline changes --hunks` does; may be given several times
     #[arg(long, value_name = "N", value_delimiter = ',')]
     hunk: Vec<usize>,
+    #[command(flatten)]
+    outcome: Outcome,
+}
+
+/// What is done with what is taken back, and how it is told.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct Outcome {
     /// Shows the patch that would be applied, and changes nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
     /// Does the files that can be done where others are in conflict
     #[arg(long)]
     keep_going: bool,
+    /// What to do where the same lines were changed since; without it, nothing is taken back then
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "dry_run")]
+    conflicts: Option<Conflicts>,
+    /// Prints one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to do where the same lines were changed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Conflicts {
+    /// Shows both sides, and changes nothing
+    Show,
+    /// Puts both sides into the file, between <<<<<<< and >>>>>>>
+    Markers,
+    /// Brings back what was there before, in place of what is there now; redo takes that back
+    Force,
 }
 
 /// Where to look.
@@ -164,7 +207,7 @@ pub(crate) struct Where {
 pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), Ending> {
     let here = Here::find(arguments.selectors.cwd(), Sign::Journal)?;
     if !here.known {
-        let text = nothing_yet(&here);
+        let text = nothing_yet(&here, "changes");
         if arguments.json {
             note(&text);
             return Ok(());
@@ -173,9 +216,10 @@ pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), Ending> {
     }
     let workspace = here.open(&[])?;
     let history = history(&workspace)?;
-    let meant = arguments.selectors.meant(&here, &history, Purpose::Look, &[], &|_| true)?;
+    let names = Names::new(&history, workspace.turn_titles());
+    let meant = arguments.selectors.meant(&here, &history, &names, Purpose::Look, &[], &|_| true)?;
     if history.is_empty() && !arguments.json {
-        return print(&format!("{}\n", nothing_yet(&here)));
+        return print(&format!("{}\n", nothing_yet(&here, "changes")));
     }
     let mut selection = meant.selection;
     if arguments.all && selection.who == Who::Agents {
@@ -186,20 +230,28 @@ pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), Ending> {
     if arguments.json {
         return print(&list.json(&workspace, &here)?);
     }
-    print(&list.text(&workspace, &here, arguments.hunks, Look::of_stdout(), now())?)
+    if list.is_empty()
+        && let Some(hint) = elsewhere::hint(&here, "changes")
+    {
+        note(&hint);
+    }
+    let shape =
+        listing::Shape { hunks: arguments.hunks, full: arguments.full, look: Look::of_stdout(), now: now() };
+    page(&list.text(&workspace, &here, &names, shape)?)
 }
 
 /// Shows changes.
 pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), Ending> {
     let here = Here::find(arguments.selectors.cwd(), Sign::Journal)?;
     if !here.known {
-        note(&nothing_yet(&here));
+        note(&nothing_yet(&here, "diff"));
         return Ok(());
     }
     let workspace = here.open(&[])?;
     let history = history(&workspace)?;
+    let names = Names::new(&history, workspace.turn_titles());
     let Meant { selection, words } =
-        arguments.selectors.meant(&here, &history, Purpose::Look, &arguments.hunk, &|_| true)?;
+        arguments.selectors.meant(&here, &history, &names, Purpose::Look, &arguments.hunk, &|_| true)?;
     let files = patching::files(&workspace, &selection)?;
     tell_pruned(&here, &history, &selection);
     if files.is_empty() {
@@ -207,19 +259,22 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), Ending> {
             true => format!(
                 "there is nothing to show of {words}: it is undone, or left the files as they were (bowline changes --all)"
             ),
-            false => nothing_yet(&here),
+            false => nothing_yet(&here, "diff"),
         });
         return Ok(());
     }
     let look = Look::of_stdout();
     if arguments.stat {
-        return print(&patching::stat(&files, &here));
+        return page(&patching::stat(&files, &here));
+    }
+    if arguments.json {
+        return print(&patching::objects(&files));
     }
     for file in files.iter().filter(|file| patching::is_binary(&file.patch)) {
         note(&format!("{} is not text: git cannot apply its part of the patch", safe(here.name(&file.path))));
     }
     let patch: String = files.into_iter().map(|file| file.patch).collect();
-    print(&if look.terminal { patching::painted(&patch, look) } else { patch })
+    if look.terminal { page(&patching::painted(&patch, look)) } else { print(&patch) }
 }
 
 /// Takes changes back.
@@ -249,8 +304,10 @@ fn history(workspace: &Workspace) -> Result<Vec<Changed>, Ending> {
     workspace.changes(&Selection::default()).map_err(failed)
 }
 
-fn nothing_yet(here: &Here) -> String {
-    format!("no agent has changed anything in {} yet", safe(&here.root))
+/// Says that there is nothing here, and where there is something.
+fn nothing_yet(here: &Here, command: &str) -> String {
+    let hint = elsewhere::hint(here, command).map(|hint| format!("\n{hint}")).unwrap_or_default();
+    format!("no agent has changed anything in {} yet{hint}", safe(&here.root))
 }
 
 fn failed(error: impl Into<anyhow::Error>) -> Ending {

@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 
 const AFTER: &str = "\
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no such session, 5 denied with nobody to ask,
-130 interrupted.
+130 interrupted, 143 terminated.
 
 Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors)
 say where Bowline keeps what is yours; NO_COLOR turns colours off; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
@@ -70,9 +70,11 @@ enum Command {
     Undo(changes::UndoArguments),
     /// Does again what was undone
     Redo(changes::RedoArguments),
+    /// Lists turns by their prompt, and goes back to before one
+    Rewind(changes::RewindArguments),
     /// Prints or puts back text of yours that could only be kept in the journal
     Restore(changes::RestoreArguments),
-    /// Lists, shows, exports and deletes sessions of Bowline's agent
+    /// Lists, shows, searches, exports, renames, copies and deletes sessions of Bowline's agent
     Sessions(sessions::SessionsArguments),
     /// Shows and verifies the record of what agents did here
     Audit(audit::AuditArguments),
@@ -130,6 +132,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => changes::diff(&arguments).map(done),
         Command::Undo(arguments) => changes::undo(&arguments).map(done),
         Command::Redo(arguments) => changes::redo(&arguments).map(done),
+        Command::Rewind(arguments) => changes::rewind(&arguments).map(done),
         Command::Restore(arguments) => changes::restore(&arguments).map(done),
         Command::Sessions(arguments) => runtime.block_on(sessions::run(arguments)).map(done),
         Command::Audit(arguments) => audit::run(arguments).map(done),

@@ -1,6 +1,7 @@
 //! One session of an agent: its files, its terminals, what it has said so far, and its turns.
 
 mod followed;
+mod title;
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -378,6 +379,7 @@ impl Session {
         let entry = held.entry(Action::TurnStart, Some(turn));
         let shared = held.shared.clone();
         blocking(move || shared.approvals.record(&entry)).await??;
+        held.title_turn(turn, &prompt);
         held.show(Event::TurnStarted { session: &held.id, turn });
         if !held.is_wanted(begun) {
             // Nobody needs to be told of a prompt that was not sent.

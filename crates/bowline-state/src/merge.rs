@@ -56,16 +56,44 @@ pub struct ConflictHunk {
 /// # Errors
 /// Returns [`Conflict`] if both sides changed a place, or places that touch, and not in the same way.
 pub fn merge(base: &str, ours: &str, theirs: &str) -> Result<Merged, Conflict> {
+    let mut conflict = Conflict { hunks: Vec::new(), total: 0 };
+    let merged = merge_resolving(base, ours, theirs, &mut |place| {
+        conflict.add(place);
+        String::new()
+    });
+    if conflict.total > 0 { Err(conflict) } else { Ok(merged) }
+}
+
+/// A place that both sides changed, each in its own way, with the whole of its text in all three.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConflictPlace<'a> {
+    /// The line at which it starts in `ours`, counted from 0.
+    pub line: usize,
+    /// What was there.
+    pub base: &'a str,
+    /// What one side made of it.
+    pub ours: &'a str,
+    /// What the other side made of it.
+    pub theirs: &'a str,
+}
+
+/// Merges what `ours` and `theirs` made of `base`, with a text of the caller's in each place where both changed it, and not
+/// in the same way.
+pub fn merge_resolving(
+    base: &str,
+    ours: &str,
+    theirs: &str,
+    resolve: &mut dyn FnMut(ConflictPlace<'_>) -> String,
+) -> Merged {
     if ours == base || theirs == base || ours == theirs {
         let text = if ours == base { theirs } else { ours };
         let alone = |side: &str| side != base && ours != theirs;
-        return Ok(Merged { text: text.to_owned(), took_ours: alone(ours), took_theirs: alone(theirs) });
+        return Merged { text: text.to_owned(), took_ours: alone(ours), took_theirs: alone(theirs) };
     }
     let base = Lines::of(base);
     let mut ours = Side::new(&base, ours);
     let mut theirs = Side::new(&base, theirs);
     let mut merged = Merged { text: String::new(), took_ours: false, took_theirs: false };
-    let mut conflict = Conflict { hunks: Vec::new(), total: 0 };
     let mut done = 0;
     while let Some(start) = ours.next_start().into_iter().chain(theirs.next_start()).min() {
         let mut end = start;
@@ -85,18 +113,18 @@ pub fn merge(base: &str, ours: &str, theirs: &str) -> Result<Merged, Conflict> {
             merged.text.push_str(in_theirs);
             merged.took_theirs = true;
         } else {
-            conflict.add(ours_start, in_base, in_ours, in_theirs);
+            let place = ConflictPlace { line: ours_start, base: in_base, ours: in_ours, theirs: in_theirs };
+            merged.text.push_str(&resolve(place));
+            (merged.took_ours, merged.took_theirs) = (true, true);
         }
     }
-    if conflict.total > 0 {
-        return Err(conflict);
-    }
     merged.text.push_str(base.slice(done..base.len()));
-    Ok(merged)
+    merged
 }
 
 impl Conflict {
-    fn add(&mut self, line: usize, base: &str, ours: &str, theirs: &str) {
+    fn add(&mut self, place: ConflictPlace<'_>) {
+        let ConflictPlace { line, base, ours, theirs } = place;
         self.total += 1;
         if self.hunks.len() < MAX_HUNKS {
             let line = line as u64 + 1;

@@ -9,6 +9,7 @@
 //! otherwise the next undo of the last change finds the same one again.
 
 mod nesting;
+mod resolution;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::changes::{Change, ChangeId, Reversal, Source};
 use crate::diff::{self, NoSuchHunk};
 use crate::failure::quote;
-use crate::merge::{Conflict, merge};
+use crate::merge::Conflict;
 use crate::text::{Decoded, Encoding, Format, Unencodable, decode, decode_as, encode};
 
 pub use nesting::{emptied, nested};
+pub use resolution::Resolution;
+
+use resolution::Resolver;
 
 /// Which changes are meant. All that is said must be true of a change; the default means every change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,6 +36,8 @@ pub struct Selection {
     pub source: Option<Source>,
     /// Whether changes that were merely found on disk, and that nothing explains, are left out.
     pub explained: bool,
+    /// This change and those after it.
+    pub since: Option<ChangeId>,
     /// One change, whole or only some hunks of it.
     pub change: Option<Reversal>,
     /// How many, counted back from the newest; nothing means all.
@@ -93,7 +99,8 @@ impl Selection {
         };
         let learnt = self.source.is_none_or(|source| source == change.source)
             && !(self.explained && change.is_unexplained());
-        who && learnt && self.path.as_ref().is_none_or(|path| is_at(&change.path, path))
+        let is_late = self.since.is_none_or(|since| change.id >= since);
+        who && learnt && is_late && self.path.as_ref().is_none_or(|path| is_at(&change.path, path))
     }
 
     /// Says whether taking back a change in this way is within what is meant.
@@ -324,17 +331,31 @@ impl From<Unencodable> for Why {
 /// # Errors
 /// Returns [`CannotReverse`] if that could lose text, or too little is known.
 pub fn reverse(current: Content<'_>, steps_newest_first: &[Step<'_>]) -> Result<Planned, CannotReverse> {
-    let Some(first) = steps_newest_first.first() else { return Ok(Planned::Unchanged) };
+    reverse_resolving(current, steps_newest_first, Resolution::Refuse).map(|(planned, _)| planned)
+}
+
+/// Does the same, and resolves the places that were changed since. Returns how many there were, too.
+///
+/// # Errors
+/// Returns [`CannotReverse`] if that cannot be resolved in this way, or too little is known.
+pub fn reverse_resolving(
+    current: Content<'_>,
+    steps_newest_first: &[Step<'_>],
+    resolution: Resolution,
+) -> Result<(Planned, usize), CannotReverse> {
+    let Some(first) = steps_newest_first.first() else { return Ok((Planned::Unchanged, 0)) };
     let start = known(current).map_err(|why| first.refuse(why))?;
     let mut file = start.clone();
+    let mut resolver = Resolver::new(resolution);
     for step in steps_newest_first {
-        file = step.reverse(file).map_err(|why| step.refuse(why))?;
+        file = step.reverse(file, &mut resolver).map_err(|why| step.refuse(why))?;
     }
-    Ok(match file {
+    let planned = match file {
         file if file == start => Planned::Unchanged,
         Some(file) => Planned::Write { bytes: file.bytes.into_owned(), mode: file.mode },
         None => Planned::Delete,
-    })
+    };
+    Ok((planned, resolver.resolved))
 }
 
 /// A file on its way back.
@@ -358,13 +379,18 @@ impl<'a> Step<'a> {
         CannotReverse { path: self.change.path.clone(), change: self.change.id, why }
     }
 
-    fn reverse(&self, file: Option<File<'a>>) -> Result<Option<File<'a>>, Why> {
+    fn reverse(&self, file: Option<File<'a>>, resolver: &mut Resolver) -> Result<Option<File<'a>>, Why> {
         let (before, after) = (known(self.before)?, known(self.after)?);
-        let Some(part) = self.part(&before, &after)? else { return reverse_whole(file, before, after) };
+        let Some(part) = self.part(&before, &after)? else {
+            return match reverse_whole(file.clone(), before.clone(), after, resolver) {
+                Err(why) => resolver.replace(file, before, why),
+                reversed => reversed,
+            };
+        };
         let (Some(file), Some(after)) = (file, after) else { return Err(Why::Deleted) };
         let now = text_beside(&file, &before.iter().chain([&after]).collect::<Vec<_>>())?;
-        let merged = merge(&text(&after, Some(now.format))?.text, &now.text, &part)?;
-        Ok(Some(File { bytes: encode(&merged.text, now.format)?.into(), ..file }))
+        let merged = resolver.merge(&text(&after, Some(now.format))?.text, &now.text, &part)?;
+        Ok(Some(File { bytes: encode(&merged, now.format)?.into(), ..file }))
     }
 
     /// Returns the text with some hunks taken back, or nothing if that is the whole change.
@@ -385,6 +411,7 @@ fn reverse_whole<'a>(
     file: Option<File<'a>>,
     before: Option<File<'a>>,
     after: Option<File<'a>>,
+    resolver: &mut Resolver,
 ) -> Result<Option<File<'a>>, Why> {
     if bytes(&file) == bytes(&after) {
         let Some(before) = before else { return Ok(None) };
@@ -403,8 +430,8 @@ fn reverse_whole<'a>(
             }
             let now = text_beside(&file, &[&before, &after])?;
             let known = |file: &File<'_>| text(file, Some(now.format)).map(|read| read.text);
-            let merged = merge(&known(&after)?, &now.text, &known(&before)?)?;
-            Ok(Some(File { bytes: encode(&merged.text, now.format)?.into(), mode }))
+            let merged = resolver.merge(&known(&after)?, &now.text, &known(&before)?)?;
+            Ok(Some(File { bytes: encode(&merged, now.format)?.into(), mode }))
         }
         (file, ..) if nothing_to_do => Ok(file),
         (_, None, _) => Err(Why::Edited),

@@ -31,14 +31,18 @@ mod fixture;
 mod foreseeing;
 mod kept;
 mod late;
+mod location;
 mod looking;
 mod making_room;
 mod observing;
 mod reading;
 mod reaper;
 mod recovering;
+mod reversal;
+mod reverted;
 mod sharing;
 mod telling;
+mod turn_titles;
 mod undoing;
 mod writing;
 
@@ -53,6 +57,7 @@ pub use reading::{ReadText, Served};
 pub use recovering::Recovered;
 pub use sharing::SharedNews;
 pub use telling::{Changed, FilePatch};
+pub use turn_titles::TurnTitles;
 pub use undoing::{Reversed, TakenBack};
 pub use writing::{Agreed, PRIVILEGES_DROPPED, Preview, Written};
 
@@ -177,6 +182,7 @@ impl Workspace {
     ) -> Result<Opened, FilesError> {
         let (opened, notices) = Journal::open(journal, settings.retention, now())?;
         let own: PathBuf = opened.path().parent().unwrap_or(journal).to_owned();
+        location::remember(&own, roots.cwd());
         let (bell, live) = (sharing::Bell::default(), opened.live_sessions().clone());
         let inner = Inner {
             roots: roots.keeping_out([&own]),

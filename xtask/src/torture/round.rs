@@ -47,7 +47,7 @@ pub(super) fn run(scene: &Scene, front: Front, saves: usize) -> anyhow::Result<R
     thread::scope(|scope| {
         // Where one part fails the others have nothing to go on for.
         let driver = scope.spawn(|| drive_agent(scene, front).inspect_err(|_| scene.end_round()));
-        let user = scope.spawn(|| undo_and_redo(scene, front).inspect_err(|_| scene.end_round()));
+        let user = scope.spawn(|| undo_and_redo(scene).inspect_err(|_| scene.end_round()));
         let saved = wait_for_agent(scene).and_then(|()| run_savers(scene, front, saves));
         scene.end_round();
         kills = join(driver)?;
@@ -267,7 +267,7 @@ fn watch(scene: &Scene, child: &mut Child, kill_at: Option<u64>, late: Duration)
 }
 
 /// Undoes and redoes while the others work. Returns how many undos and redos changed each file.
-fn undo_and_redo(scene: &Scene, front: Front) -> anyhow::Result<BTreeMap<Style, usize>> {
+fn undo_and_redo(scene: &Scene) -> anyhow::Result<BTreeMap<Style, usize>> {
     let mut random = Random::new(scene.seed, "undo");
     let mut record = Recorder::open(&scene.record("undo"))?;
     let mut counts = BTreeMap::new();
@@ -279,16 +279,12 @@ fn undo_and_redo(scene: &Scene, front: Front) -> anyhow::Result<BTreeMap<Style, 
         if scene.is_stopped() {
             return Ok(counts);
         }
-        let mut words = match random.below(10) {
+        let words = match random.below(10) {
             0 => vec!["undo"],
             1..=3 => vec!["undo", "--keep-going"],
             4..=6 => vec!["undo", "--written-only", "--keep-going"],
             _ => vec!["redo", "--keep-going"],
         };
-        // What comes over MCP is of no turn.
-        if front == Front::Mcp && words.first() == Some(&"undo") {
-            words.extend(["--session", "last"]);
-        }
         let output = scene.bowline(&words)?;
         let told = String::from_utf8_lossy(&output.stdout);
         for style in &scene.styles {

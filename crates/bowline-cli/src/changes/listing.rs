@@ -1,6 +1,6 @@
 //! The list of changes, by session and turn.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
 use bowline_agent::store::iso8601;
@@ -13,11 +13,25 @@ use serde_json::{Value, json};
 use super::failed;
 use crate::ending::Ending;
 use crate::records::here::Here;
+use crate::records::naming::Names;
 use crate::records::showing::{Ink, Look, count, safe, safe_lines};
 use crate::records::times::{ago, at};
 
 /// So many lines of a hunk are shown.
 const HUNK_LINES: usize = 12;
+/// So many changes of a turn are listed, unless all are wanted.
+const MAX_LISTED: usize = 20;
+
+/// How a list looks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// Each place of a change is shown.
+    pub(crate) hunks: bool,
+    /// Every change is listed.
+    pub(crate) full: bool,
+    pub(crate) look: Look,
+    pub(crate) now: Moment,
+}
 
 /// Changes to list.
 pub(crate) struct List {
@@ -27,6 +41,8 @@ pub(crate) struct List {
     undone: usize,
     // Hunks of changes in effect that were taken back.
     taken: HashMap<ChangeId, BTreeSet<usize>>,
+    // Changes in effect that are not in their files any more.
+    reverted: HashSet<ChangeId>,
 }
 
 /// The changes of one turn.
@@ -76,7 +92,12 @@ impl List {
             }
         }
         taken.retain(|_, hunks| !hunks.is_empty());
-        Ok(Self { groups, undone, taken })
+        Ok(Self { groups, undone, taken, reverted: workspace.reverted_by_hand(history) })
+    }
+
+    /// Says whether there is nothing to list.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 
     /// Returns the list for people.
@@ -87,24 +108,24 @@ impl List {
         &self,
         workspace: &Workspace,
         here: &Here,
-        hunks: bool,
-        look: Look,
-        now: Moment,
+        names: &Names,
+        shape: Shape,
     ) -> Result<String, Ending> {
+        let look = shape.look;
         let mut text = String::new();
         let mut session = None;
         for group in &self.groups {
             if session != Some(&group.session) {
                 let head = group.session.as_ref().map_or_else(
                     || "beside the agents: you, or other programs".to_owned(),
-                    |session| format!("session {}", safe(session)),
+                    |session| format!("session {}", names.session(session)),
                 );
                 let gap = if text.is_empty() { "" } else { "\n" };
                 // Writing to a string cannot fail.
                 _ = writeln!(text, "{gap}{}", look.paint(Ink::Head, &head));
             }
             session = Some(&group.session);
-            self.group(&mut text, group, workspace, here, hunks, look, now)?;
+            self.group(&mut text, group, workspace, here, names, shape)?;
         }
         let shown = self.groups.iter().map(|group| group.changes.len()).sum();
         let gap = if text.is_empty() { "" } else { "\n" };
@@ -117,28 +138,30 @@ impl List {
         Ok(text)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "how a list looks is said by whoever shows it")]
     fn group(
         &self,
         text: &mut String,
         group: &Group,
         workspace: &Workspace,
         here: &Here,
-        hunks: bool,
-        look: Look,
-        now: Moment,
+        names: &Names,
+        shape: Shape,
     ) -> Result<(), Ending> {
+        let look = shape.look;
         let Some(last) = group.changes.last() else { return Ok(()) };
         if let Some(turn) = group.turn {
-            let when = format!("{} ({})", at(last.change.at), ago(last.change.at, now));
-            _ = writeln!(text, "  turn {turn} · {}", look.paint(Ink::Faint, &when));
+            let title = group.session.as_deref().and_then(|session| names.title(session, turn));
+            let title = title.map(|title| format!("{title} · ")).unwrap_or_default();
+            let when = format!("{} ({})", at(last.change.at), ago(last.change.at, shape.now));
+            _ = writeln!(text, "  turn {turn} · {title}{}", look.paint(Ink::Faint, &when));
         }
-        let names: Vec<String> =
-            group.changes.iter().map(|changed| safe(here.name(&changed.change.path))).collect();
-        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let listed = if shape.full { group.changes.len() } else { MAX_LISTED };
+        let listed = &group.changes[..listed.min(group.changes.len())];
+        let files: Vec<String> = listed.iter().map(|changed| safe(here.name(&changed.change.path))).collect();
+        let width = files.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         let digits = last.change.id.to_string().len();
         let mut command = None;
-        for (changed, name) in group.changes.iter().zip(&names) {
+        for (changed, name) in listed.iter().zip(&files) {
             let change = &changed.change;
             if command != Some((&change.origin.command, &change.origin.call))
                 && let Some(line) = &change.origin.command
@@ -166,9 +189,13 @@ impl List {
                 line = format!("{}  {}", line.trim_end(), look.paint(Ink::Faint, &at(change.at)));
             }
             _ = writeln!(text, "{}", line.trim_end());
-            if hunks {
+            if shape.hunks {
                 self.hunks(text, change, workspace, look)?;
             }
+        }
+        let more = group.changes.len() - listed.len();
+        if more > 0 {
+            _ = writeln!(text, "    … and {more} more (--full)");
         }
         Ok(())
     }
@@ -216,6 +243,7 @@ impl List {
             _ if !changed.in_effect => "undone".to_owned(),
             Some(taken) if taken.len() >= hunks => "undone, hunk by hunk".to_owned(),
             Some(hunks) => format!("undone in part (hunks {})", numbers(&mut hunks.iter().copied())),
+            None if self.reverted.contains(&change.id) => "reverted by hand".to_owned(),
             None => String::new(),
         };
         if !undone.is_empty() {
@@ -293,6 +321,7 @@ impl List {
                 "reverses": reverses,
                 "undone_hunks": counted(self.taken.get(&change.id).into_iter().flatten()),
                 "in_effect": changed.in_effect,
+                "reverted_by_hand": self.reverted.contains(&change.id),
                 "uncertain": changed.uncertain,
                 "pruned": change.is_pruned(),
                 "kept_text": change.is_kept_text(),

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use bowline_state::undo::Selection;
 use bowline_workspace::workspace::{FilePatch, Workspace};
+use serde_json::json;
 
 use super::failed;
 use crate::ending::Ending;
@@ -69,6 +70,19 @@ pub(crate) fn lines(patch: &str) -> (usize, usize) {
         }
     }
     sums
+}
+
+/// Returns what changed in each file, for programs.
+pub(crate) fn objects(files: &[FilePatch]) -> String {
+    let object = |file: &FilePatch| {
+        let (added, removed) = lines(&file.patch);
+        let binary = is_binary(&file.patch);
+        let object = json!({
+            "path": file.path, "binary": binary, "added": added, "removed": removed, "patch": file.patch,
+        });
+        format!("{object}\n")
+    };
+    files.iter().map(object).collect()
 }
 
 /// Returns how much changed in each file.

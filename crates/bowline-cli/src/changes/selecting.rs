@@ -11,6 +11,7 @@ use clap::Args;
 use super::Where;
 use crate::ending::Ending;
 use crate::records::here::Here;
+use crate::records::naming::Names;
 use crate::records::showing::{count, safe};
 
 /// So many candidates are named where a choice is not clear.
@@ -106,13 +107,14 @@ impl Selectors {
         &self,
         here: &Here,
         history: &[Changed],
+        names: &Names,
         purpose: Purpose,
         hunks: &[usize],
         keeps: &dyn Fn(&Changed) -> bool,
     ) -> Result<Meant, Ending> {
         let mut meant = match self.change {
             Some(id) => one(history, ChangeId(id))?,
-            None => self.some(here, history, purpose, keeps)?,
+            None => self.some(here, history, names, purpose, keeps)?,
         };
         if self.written_only {
             meant.selection.source = Some(Source::Written);
@@ -128,6 +130,7 @@ impl Selectors {
         &self,
         here: &Here,
         history: &[Changed],
+        names: &Names,
         purpose: Purpose,
         keeps: &dyn Fn(&Changed) -> bool,
     ) -> Result<Meant, Ending> {
@@ -141,8 +144,8 @@ impl Selectors {
             let selection = Selection { who: Who::Agents, last: Some(1), ..Selection::default() };
             return Ok(Meant { selection, words: "what was undone last".to_owned() });
         }
-        let turn = if says_nothing && purpose == Purpose::Undo { Some(Turn::Last) } else { self.turn };
-        if says_nothing && purpose == Purpose::Undo && !edits.is_empty() {
+        if says_nothing && purpose == Purpose::Undo {
+            let any = !edits.is_empty();
             // What can never be taken back does not keep anybody from what was before it.
             let found = edits.iter().rfind(|edit| edit.change.is_unexplained());
             let found = found.map(|edit| safe(here.name(&edit.change.path)));
@@ -152,33 +155,32 @@ impl Selectors {
                     "what is left of what agents changed here was merely found changed, such as {name}, and may be your own work: undo --found takes it back"
                 )));
             }
-            if edits.is_empty() {
-                return Err(nothing(
+            return match edits.last() {
+                Some(newest) => Ok(newest_of(newest, names)),
+                None if any => Err(nothing(
                     "what is left of what agents changed here cannot be taken back, its text is not kept: `bowline changes` lists it",
-                ));
-            }
+                )),
+                None => Err(nothing(NOTHING_IN_EFFECT)),
+            };
         }
         // A session is known by all that it did, in effect or not.
         let session = self.session.as_deref().map(|named| session(history, named)).transpose()?;
         let of_session = |changed: &&&Changed| session.is_none() || session_of(changed) == session.as_deref();
-        let (who, mut words) = match (turn, &self.call) {
-            (Some(turn), _) => turn_of(edits.iter().copied().filter(|one| of_session(&one)), turn)?,
+        let (who, mut words) = match (self.turn, &self.call) {
+            (Some(turn), _) => turn_of(edits.iter().copied().filter(|one| of_session(&one)), turn, names)?,
             (None, Some(call)) => {
                 // As a session, a call is known by all that it did.
                 let of_agents = history.iter().filter(|changed| changed.change.reverses.is_empty());
-                call_of(of_agents.filter(|one| of_session(&one)), call)?
+                call_of(of_agents.filter(|one| of_session(&one)), call, names)?
             }
             (None, None) => match session {
                 Some(session) => {
-                    let words = format!("session {}", safe(&session));
+                    let words = format!("session {}", names.session(&session));
                     (Who::Session(session), words)
                 }
                 None => (Who::Agents, "what agents changed".to_owned()),
             },
         };
-        if says_nothing && purpose == Purpose::Undo {
-            words = format!("the last turn ({words})");
-        }
         let path = self.file.as_deref().map(|file| here.file(file)).transpose()?;
         if let Some(path) = &path {
             let name = safe(here.name(path));
@@ -193,6 +195,33 @@ impl Selectors {
 
 fn session_of(changed: &Changed) -> Option<&str> {
     changed.change.origin.session.as_deref()
+}
+
+/// What is said if nothing is left to undo.
+const NOTHING_IN_EFFECT: &str = "there is nothing to undo: no change of an agent is in effect here";
+
+/// Returns what the newest change belongs to: its turn, or its tool call where there are no turns, as over MCP.
+fn newest_of(newest: &Changed, names: &Names) -> Meant {
+    let change = &newest.change;
+    let session = change.origin.session.clone().unwrap_or_default();
+    let (who, words) = match (change.origin.turn, &change.origin.call) {
+        (Some(turn), _) => {
+            let words = format!("the last turn ({})", names.turn(&session, turn));
+            (Who::Turn { session, turn }, words)
+        }
+        (None, Some(call)) => {
+            let words = format!("the last tool call ({} of session {})", safe(call), names.session(&session));
+            (Who::Call { session, call: call.clone() }, words)
+        }
+        (None, None) => {
+            let selection = Selection {
+                change: Some(Reversal { change: change.id, hunks: None }),
+                ..Selection::default()
+            };
+            return Meant { selection, words: format!("the last change ({})", change.id) };
+        }
+    };
+    Meant { selection: Selection { who, ..Selection::default() }, words }
 }
 
 /// Returns one change, by its number.
@@ -287,7 +316,11 @@ pub(crate) fn unique<'k>(known: &[&'k str], named: &str, what: &str) -> Result<O
 }
 
 /// Returns a turn of the session that did something last.
-fn turn_of<'h>(edits: impl Iterator<Item = &'h Changed>, turn: Turn) -> Result<(Who, String), Ending> {
+fn turn_of<'h>(
+    edits: impl Iterator<Item = &'h Changed>,
+    turn: Turn,
+    names: &Names,
+) -> Result<(Who, String), Ending> {
     let turns = edits.filter_map(|changed| Some((session_of(changed)?, changed.change.origin.turn?)));
     let turns: Vec<(&str, u64)> = turns.collect();
     let Some(&(session, newest)) = turns.last() else {
@@ -299,16 +332,20 @@ fn turn_of<'h>(edits: impl Iterator<Item = &'h Changed>, turn: Turn) -> Result<(
         Turn::Number(number) => {
             return Err(nothing(&format!(
                 "turn {number} of session {} changed nothing here that is in effect: `bowline changes --all` tells which did, --session chooses another",
-                safe(session)
+                names.session(session)
             )));
         }
     };
-    let words = format!("turn {turn} of session {}", safe(session));
+    let words = names.turn(session, turn);
     Ok((Who::Turn { session: session.to_owned(), turn }, words))
 }
 
 /// Returns a tool call, of whatever session it is.
-fn call_of<'h>(edits: impl Iterator<Item = &'h Changed>, named: &str) -> Result<(Who, String), Ending> {
+fn call_of<'h>(
+    edits: impl Iterator<Item = &'h Changed>,
+    named: &str,
+    names: &Names,
+) -> Result<(Who, String), Ending> {
     let mut known: Vec<(&str, &str)> = Vec::new();
     for changed in edits {
         if let (Some(session), Some(call)) = (session_of(changed), changed.change.origin.call.as_deref())
@@ -332,7 +369,7 @@ fn call_of<'h>(edits: impl Iterator<Item = &'h Changed>, named: &str) -> Result<
             safe(call)
         )));
     };
-    let words = format!("tool call {} of session {}", safe(call), safe(session));
+    let words = format!("tool call {} of session {}", safe(call), names.session(session));
     Ok((Who::Call { session: (*session).to_owned(), call: call.to_owned() }, words))
 }
 

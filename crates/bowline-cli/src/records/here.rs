@@ -52,7 +52,19 @@ impl Here {
         Ok(here)
     }
 
-    fn look(cwd: Option<&Path>, sign: Sign) -> Result<Self, Ending> {
+    /// Returns the workspace that a directory itself is, as for an agent that works in it.
+    ///
+    /// # Errors
+    /// Says why the directory cannot be used.
+    pub(crate) fn itself(cwd: Option<&Path>) -> Result<Self, Ending> {
+        Self::look(cwd, Sign::Itself)
+    }
+
+    /// Finds the workspace that a directory is, or is in.
+    ///
+    /// # Errors
+    /// As [`Here::find`].
+    pub(super) fn look(cwd: Option<&Path>, sign: Sign) -> Result<Self, Ending> {
         let own = Places::of(|name| std::env::var_os(name))?;
         let places = HostPlaces {
             state: own.state.clone(),

@@ -1,10 +1,10 @@
-//! Moments as people write and read them, in UTC.
+//! Moments as people write and read them, in the local time zone.
 
 use std::time::SystemTime;
 
-use bowline_agent::store::iso8601;
 use bowline_state::changes::Moment;
 use bowline_workspace::policy::moment;
+use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone};
 
 use crate::ending::Ending;
 
@@ -19,10 +19,15 @@ pub(crate) fn now() -> Moment {
     Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Returns a moment to the second: `2026-03-01 09:05:12Z`.
+/// Returns a moment to the second, by the clock on the wall: `2026-03-01 09:05:12`.
 pub(crate) fn at(moment: Moment) -> String {
-    let text = iso8601(moment);
-    text.split('.').next().unwrap_or(&text).replacen('T', " ", 1) + "Z"
+    at_in(moment, &Local)
+}
+
+fn at_in<Z: TimeZone<Offset: std::fmt::Display>>(moment: Moment, zone: &Z) -> String {
+    let local = DateTime::from_timestamp_millis(moment.0).map(|utc| utc.with_timezone(zone));
+    // A moment that no calendar has is shown as the number that it is.
+    local.map_or_else(|| moment.0.to_string(), |local| local.format("%Y-%m-%d %H:%M:%S").to_string())
 }
 
 /// Returns how long ago a moment was.
@@ -55,11 +60,15 @@ pub(crate) fn took(microseconds: u64) -> String {
 }
 
 /// Reads a moment: a date, a date with a time, or a span that `sign` counts from now (-1 for the past, 1 for the future),
-/// such as `30m`, `2h`, `7d` or `3w`.
+/// such as `30m`, `2h`, `7d` or `3w`. Where no zone is named, it is the local one.
 ///
 /// # Errors
 /// Says what can be written.
 pub(crate) fn read(text: &str, now: Moment, sign: i64) -> Result<Moment, Ending> {
+    read_in(text, now, sign, &Local)
+}
+
+fn read_in(text: &str, now: Moment, sign: i64, zone: &impl TimeZone) -> Result<Moment, Ending> {
     let span = || {
         let digits = text.trim_end_matches(|unit: char| unit.is_ascii_alphabetic());
         let unit = match &text[digits.len()..] {
@@ -73,7 +82,15 @@ pub(crate) fn read(text: &str, now: Moment, sign: i64) -> Result<Moment, Ending>
         let span = digits.parse::<u32>().ok().map(i64::from)?.checked_mul(unit)?;
         now.0.checked_add(sign.checked_mul(span)?).map(Moment)
     };
-    span().or_else(|| moment(text)).ok_or_else(|| {
+    let local = || {
+        let times = ["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M"];
+        let with_time = times.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok());
+        let midnight = || NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0);
+        // Of an hour that comes twice, the first one is meant.
+        let found = zone.from_local_datetime(&with_time.or_else(midnight)?).earliest()?;
+        Some(Moment(found.timestamp_millis()))
+    };
+    span().or_else(local).or_else(|| moment(text)).ok_or_else(|| {
         Ending::Usage(format!(
             "{text:?} is no time: write a date such as 2027-01-31 or 2027-01-31T12:00:00Z, or a span such as 30m, 2h, 7d"
         ))
@@ -89,9 +106,17 @@ mod tests {
     #[test]
     fn moments_are_written_and_read_as_people_do() {
         let now = Moment(1_772_355_912_250);
+        let zone = chrono::FixedOffset::east_opt(2 * 3600).unwrap();
         let mut told = String::new();
-        for text in ["2h", "7d", "2026-03-01", "2026-03-01T09:00:00Z", "2026-03-01T09:00:00+01:00"] {
-            told += &format!("{text}: {}\n", at(read(text, now, -1).unwrap()));
+        for text in [
+            "2h",
+            "7d",
+            "2026-03-01",
+            "2026-03-01T09:00:00",
+            "2026-03-01T09:00:00Z",
+            "2026-03-01T09:00:00+01:00",
+        ] {
+            told += &format!("{text}: {}\n", at_in(read_in(text, now, -1, &zone).unwrap(), &zone));
         }
         for text in ["", "h", "-1h", "1y", "yesterday", "2026-13-01", "99999999999999d", "é"] {
             assert!(matches!(read(text, now, -1), Err(Ending::Usage(_))), "{text}");
@@ -106,11 +131,12 @@ mod tests {
             told += &format!("{}\n", took(microseconds));
         }
         expect![[r#"
-            2h: 2026-03-01 07:05:12Z
-            7d: 2026-02-22 09:05:12Z
-            2026-03-01: 2026-03-01 00:00:00Z
-            2026-03-01T09:00:00Z: 2026-03-01 09:00:00Z
-            2026-03-01T09:00:00+01:00: 2026-03-01 08:00:00Z
+            2h: 2026-03-01 09:05:12
+            7d: 2026-02-22 11:05:12
+            2026-03-01: 2026-03-01 00:00:00
+            2026-03-01T09:00:00: 2026-03-01 09:00:00
+            2026-03-01T09:00:00Z: 2026-03-01 11:00:00
+            2026-03-01T09:00:00+01:00: 2026-03-01 10:00:00
             -1: in the future
             0: just now
             59: just now

@@ -872,3 +872,94 @@ fn a_directory_means_what_lies_below_it() {
     "#]]
     .assert_eq(&told);
 }
+
+/// Takes one change back from a file, and returns what becomes of it and in how many places it was resolved.
+fn resolve(before: Option<&str>, after: Option<&str>, now: Option<&str>, resolution: Resolution) -> String {
+    let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_vec());
+    let (before, after, now) = (bytes(before), bytes(after), bytes(now));
+    let state = |bytes: &Option<Vec<u8>>| {
+        bytes.as_ref().map(|bytes| FileState {
+            hash: ContentHash::of(bytes),
+            size: bytes.len() as u64,
+            mode: PLAIN,
+        })
+    };
+    let change = Change {
+        id: ChangeId(1),
+        at: Moment(0),
+        origin: Origin::default(),
+        source: Source::Written,
+        path: "/a".to_owned(),
+        before: state(&before),
+        after: state(&after),
+        reverses: Vec::new(),
+    };
+    fn content_of(bytes: &Option<Vec<u8>>) -> Content<'_> {
+        bytes.as_ref().map_or(Content::Absent, |bytes| Content::Bytes { bytes, mode: PLAIN })
+    }
+    let step = Step { change: &change, before: content_of(&before), after: content_of(&after), hunks: None };
+    match reverse_resolving(content_of(&now), &[step], resolution) {
+        Ok((Planned::Write { bytes, .. }, places)) => {
+            format!("{places}: {}", String::from_utf8_lossy(&bytes))
+        }
+        Ok((planned, places)) => format!("{places}: {planned:?}\n"),
+        Err(error) => format!("! {error}\n"),
+    }
+}
+
+#[test]
+fn conflicts_are_marked_or_forced() {
+    let mut told = String::new();
+    let cases = [
+        ("lines", Some("a\nb\nc\n"), Some("a\nB\nc\n"), Some("top\na\nmine\nc\n")),
+        ("no conflict", Some("a\nb\nc\n"), Some("a\nB\nc\n"), Some("a\nB\nc\nmine\n")),
+        ("no line end", Some("old"), Some("new"), Some("mine")),
+        ("created and edited", None, Some("new\n"), Some("mine\n")),
+        ("deleted, and another one", Some("old\n"), None, Some("mine\n")),
+        ("edited and deleted", Some("old\n"), Some("new\n"), None),
+    ];
+    for (name, before, after, now) in cases {
+        for resolution in [Resolution::Markers, Resolution::Force] {
+            let became = resolve(before, after, now, resolution);
+            _ = writeln!(told, "{name}, {resolution:?} {}", became.trim_end());
+        }
+    }
+    expect![[r#"
+        lines, Markers 1: top
+        a
+        <<<<<<< now
+        mine
+        ||||||| after the change
+        B
+        =======
+        b
+        >>>>>>> before the change
+        c
+        lines, Force 1: top
+        a
+        b
+        c
+        no conflict, Markers 0: a
+        b
+        c
+        mine
+        no conflict, Force 0: a
+        b
+        c
+        mine
+        no line end, Markers 1: <<<<<<< now
+        mine
+        ||||||| after the change
+        new
+        =======
+        old
+        >>>>>>> before the change
+        no line end, Force 1: old
+        created and edited, Markers ! cannot take back change 1 of /a: it created the file, which was edited since; delete the file if it is not needed
+        created and edited, Force 1: Delete
+        deleted, and another one, Markers ! cannot take back change 1 of /a: it deleted the file and there is another one now, move that away first
+        deleted, and another one, Force 1: old
+        edited and deleted, Markers ! cannot take back change 1 of /a: the file was deleted since, restore it first
+        edited and deleted, Force 1: old
+    "#]].assert_eq(&told);
+}

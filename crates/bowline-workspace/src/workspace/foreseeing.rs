@@ -5,7 +5,8 @@ use bowline_state::undo::{self, Planned, Selection};
 
 use super::Workspace;
 use super::applying::Current;
-use super::undoing::{Chosen, Kept, Way, at_hand, take_back_all};
+use super::reversal::{ReversalOptions, take_back_all};
+use super::undoing::{Chosen, Kept, Way, at_hand};
 use crate::error::FilesError;
 use crate::journal::Journal;
 
@@ -50,17 +51,17 @@ impl Workspace {
         let session = self.session("");
         let writer = self.writer();
         let Chosen { files, left, selection } = session.chosen(&writer.journal, selection, way)?;
-        let hunks = way.hunks(&selection);
+        let options = ReversalOptions { hunks: way.hunks(&selection), ..ReversalOptions::default() };
         let documents = self.documents();
         let mut foreseen = Vec::new();
         let names: Vec<String> = files.keys().cloned().collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let nested = undo::nested(&names);
         for (path, changes) in files {
-            let planned = session.plan(&writer.journal, &documents, &path, &changes, hunks);
+            let planned = session.plan(&writer.journal, &documents, &path, &changes, options);
             let planned = planned.map(|plan| (plan.current, plan.planned)).or_else(|error| {
                 // What is in its way would be gone by then.
-                let alone = || Ok((None, plan_alone(&writer.journal, &changes, hunks)?));
+                let alone = || Ok((None, plan_alone(&writer.journal, &changes, options)?));
                 if nested.contains(&path.as_str()) {
                     alone().map_err(|_: FilesError| error)
                 } else {
@@ -82,9 +83,13 @@ impl Workspace {
 }
 
 /// Plans what becomes of a file that is not there.
-fn plan_alone(journal: &Journal, changes: &[Change], hunks: Option<&[usize]>) -> Result<Planned, FilesError> {
+fn plan_alone(
+    journal: &Journal,
+    changes: &[Change],
+    options: ReversalOptions<'_>,
+) -> Result<Planned, FilesError> {
     let changes: Vec<&Change> = changes.iter().collect();
-    let (file, _) = take_back_all(journal, None, &changes, hunks)?;
+    let file = take_back_all(journal, None, &changes, options)?.file;
     Ok(file.map_or(Planned::Unchanged, |(bytes, mode)| Planned::Write { bytes, mode }))
 }
 

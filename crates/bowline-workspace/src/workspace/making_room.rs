@@ -10,6 +10,7 @@ use bowline_state::undo::{self, Planned};
 use indexmap::IndexMap;
 
 use super::applying::NotApplied;
+use super::reversal::ReversalOptions;
 use super::undoing::{Meant, Reversed};
 use super::{Session, Writer};
 use crate::error::FilesError;
@@ -30,7 +31,7 @@ impl Session {
         for path in &nested {
             let Some(changes) = by_file.get(*path) else { continue };
             // What cannot be planned yet, because of what is in its way, is planned when that is gone.
-            let planned = self.plan(&writer.journal, &documents, path, changes, meant.hunks);
+            let planned = self.plan(&writer.journal, &documents, path, changes, meant.options);
             plans.extend(planned.ok().filter(|plan| plan.planned == Planned::Delete && !plan.unsaved));
         }
         let cleared = if plans.is_empty() {
@@ -74,7 +75,7 @@ impl Session {
         let mut documents = self.workspace.documents();
         let back = |journal: &Journal, file: &Reversed| {
             let change = journal.change(file.change).ok().flatten()?.change;
-            self.plan(journal, &documents, &file.path, &[change], None).ok()
+            self.plan(journal, &documents, &file.path, &[change], ReversalOptions::default()).ok()
         };
         let plans: Vec<_> = cleared.iter().filter_map(|file| back(&writer.journal, file)).collect();
         // What does not come back now is in the journal, and an undo of the undo brings it back.

@@ -10,7 +10,8 @@ use bowline_state::undo::{self, Selection};
 use indexmap::IndexMap;
 
 use super::Workspace;
-use super::undoing::{Kept, at_hand, by_own_name, is_kept, kept, take_back_all};
+use super::reversal::{ReversalOptions, take_back_all};
+use super::undoing::{Kept, at_hand, by_own_name, is_kept, kept};
 use crate::error::FilesError;
 use crate::journal::{Entry, Filter, Journal, Outcome};
 
@@ -148,9 +149,10 @@ impl Workspace {
             None => Some(None),
             Some((state, bytes)) => bytes.clone().map(|bytes| Some((bytes, state.mode))),
         };
-        let without = known.and_then(|file| take_back_all(journal, file, changes, None).ok());
+        let without =
+            known.and_then(|file| take_back_all(journal, file, changes, ReversalOptions::default()).ok());
         let without = match without {
-            Some((file, _)) => file.map(|(bytes, mode)| at_hand(bytes, mode)),
+            Some(taken) => taken.file.map(|(bytes, mode)| at_hand(bytes, mode)),
             None => kept(journal, first.before)?,
         };
         Ok(self.patch(path, without, with))
@@ -178,7 +180,8 @@ impl Workspace {
         let change = &entry.change;
         let (before, after) = (kept(&writer.journal, change.before)?, kept(&writer.journal, change.after)?);
         let file = after.clone().and_then(|(state, bytes)| Some((bytes?, state.mode)));
-        let (without, _) = take_back_all(&writer.journal, file, &[change], Some(hunks))?;
+        let options = ReversalOptions { hunks: Some(hunks), ..ReversalOptions::default() };
+        let without = take_back_all(&writer.journal, file, &[change], options)?.file;
         let without = without.map(|(bytes, mode)| at_hand(bytes, mode));
         // All hunks of it are the whole of it, and then the file may not have been there.
         let without = if without.is_none() { before } else { without };

@@ -7,13 +7,14 @@ use bowline_state::changes::{Change, ChangeId, ContentHash, FileState, Moment, O
 use bowline_state::ledger::Rejected;
 use bowline_state::paths::Access;
 use bowline_state::text;
-use bowline_state::undo::{self, CannotReverse, Content, Planned, Selection, Step, Why};
+use bowline_state::undo::{self, CannotReverse, Planned, Resolution, Selection, Why};
 
 use indexmap::IndexMap;
 
 use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied, Telling};
 use super::documents::{DocumentEvent, Documents};
 use super::editor::beside;
+use super::reversal::{ReversalOptions, TakenFile, take_back_all};
 use super::sharing::SharedNews;
 use super::writing::{encode, settle_document};
 use super::{Session, Workspace, Writer, now};
@@ -36,6 +37,8 @@ pub struct Reversed {
     pub change: ChangeId,
     /// Whether the file is another one now; it may have been as before already.
     pub changed: bool,
+    /// In how many places the file had been changed since, and was resolved as was wanted.
+    pub resolved: usize,
 }
 
 /// What an undo or redo did.
@@ -84,6 +87,7 @@ pub(super) struct Plan {
     pub(super) current: Option<Current>,
     pub(super) planned: Planned,
     reverses: Vec<Reversal>,
+    resolved: usize,
     known_by: Option<String>,
     // Whether an open document has text that its file does not have.
     pub(super) unsaved: bool,
@@ -93,7 +97,7 @@ pub(super) struct Plan {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Meant<'a> {
     pub(super) what: &'static str,
-    pub(super) hunks: Option<&'a [usize]>,
+    pub(super) options: ReversalOptions<'a>,
     pub(super) origin: &'a Origin,
     // One moment for all that is taken back at once: that is how a redo knows.
     pub(super) at: Moment,
@@ -119,28 +123,30 @@ impl Workspace {
         self.session("").undo(selection, &Origin::default())
     }
 
-    /// Does so, and tells how many of how many files are done.
+    /// Does so, resolves conflicts, and tells how many of how many files are done.
     ///
     /// # Errors
     /// As [`Session::undo`].
     pub fn undo_telling(
         &self,
         selection: &Selection,
+        resolution: Resolution,
         tell: &dyn Fn(usize, usize),
     ) -> Result<TakenBack, FilesError> {
-        self.session("").take_back(selection, &Origin::default(), Way::Undo, Telling(Some(tell)))
+        self.session("").take_back(selection, &Origin::default(), Way::Undo, resolution, Telling(Some(tell)))
     }
 
-    /// Takes back undos for the user, and tells how many of how many files are done.
+    /// Takes back undos for the user, resolves conflicts, and tells how many of how many files are done.
     ///
     /// # Errors
     /// As [`Session::redo`].
     pub fn redo_telling(
         &self,
         selection: &Selection,
+        resolution: Resolution,
         tell: &dyn Fn(usize, usize),
     ) -> Result<TakenBack, FilesError> {
-        self.session("").take_back(selection, &Origin::default(), Way::Redo, Telling(Some(tell)))
+        self.session("").take_back(selection, &Origin::default(), Way::Redo, resolution, Telling(Some(tell)))
     }
 
     /// Takes back undos for the user, as [`Session::redo`] does, below the workspace's own roots.
@@ -158,7 +164,7 @@ impl Session {
     /// # Errors
     /// Returns why none was taken back, for instance that later edits touch the same lines.
     pub fn undo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
-        self.take_back(selection, origin, Way::Undo, Telling(None))
+        self.take_back(selection, origin, Way::Undo, Resolution::Refuse, Telling(None))
     }
 
     /// Takes back undos of the changes that are meant.
@@ -166,7 +172,7 @@ impl Session {
     /// # Errors
     /// As [`Session::undo`].
     pub fn redo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
-        self.take_back(selection, origin, Way::Redo, Telling(None))
+        self.take_back(selection, origin, Way::Redo, Resolution::Refuse, Telling(None))
     }
 
     fn take_back(
@@ -174,6 +180,7 @@ impl Session {
         selection: &Selection,
         origin: &Origin,
         way: Way,
+        resolution: Resolution,
         tell: Telling<'_>,
     ) -> Result<TakenBack, FilesError> {
         let workspace = &self.workspace;
@@ -181,7 +188,8 @@ impl Session {
         workspace.recover_interrupted(&mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
         let Chosen { files: mut by_file, left, selection } = self.chosen(&writer.journal, selection, way)?;
-        let meant = Meant { what: way.word(), hunks: way.hunks(&selection), origin, at: now(), tell };
+        let options = ReversalOptions { hunks: way.hunks(&selection), resolution };
+        let meant = Meant { what: way.word(), options, origin, at: now(), tell };
         let mut files = self.make_room(&mut writer, &by_file, &meant)?;
         files.iter().for_each(|cleared| _ = by_file.shift_remove(&cleared.path));
         match self.take_back_files(&mut writer, &by_file, &meant) {
@@ -211,7 +219,7 @@ impl Session {
             let mut plans = Vec::new();
             let mut bytes = 0;
             for (path, changes) in by_file {
-                let plan = self.plan(&writer.journal, &documents, path, changes, meant.hunks)?;
+                let plan = self.plan(&writer.journal, &documents, path, changes, meant.options)?;
                 bytes += plan.bytes();
                 if bytes > MAX_AT_ONCE {
                     let (what, files) = (meant.what, by_file.len());
@@ -291,7 +299,7 @@ impl Session {
         documents: &Documents,
         path: &str,
         changes: &[Change],
-        hunks: Option<&[usize]>,
+        options: ReversalOptions<'_>,
     ) -> Result<Plan, FilesError> {
         let mut admitted = self.roots.admit(path, Access::Write)?;
         // The name leads elsewhere by now, through a link: it is not the file that was changed.
@@ -306,7 +314,8 @@ impl Session {
         let shown = unsaved.clone().or_else(|| current.as_ref().map(|current| current.bytes.clone()));
         let shown = shown.map(|bytes| (bytes, mode));
         let changes: Vec<&Change> = changes.iter().collect();
-        let (file, reverses) = take_back_all(journal, shown.clone(), &changes, hunks)?;
+        let TakenFile { file, reverses, resolved } =
+            take_back_all(journal, shown.clone(), &changes, options)?;
         let planned = match file {
             file if file == shown => Planned::Unchanged,
             Some((bytes, mode)) => Planned::Write { bytes, mode },
@@ -314,7 +323,7 @@ impl Session {
         };
         admitted.let_go();
         let unsaved = unsaved.is_some();
-        Ok(Plan { admitted, current, planned, reverses, known_by, unsaved })
+        Ok(Plan { admitted, current, planned, reverses, resolved, known_by, unsaved })
     }
 
     pub(super) fn reverse(
@@ -339,7 +348,7 @@ impl Session {
                 }
                 Planned::Delete => None,
             };
-            shown.push(plan.known_by);
+            shown.push((plan.known_by, plan.resolved));
             effects.push(Effect {
                 admitted: plan.admitted,
                 current: plan.current,
@@ -350,16 +359,17 @@ impl Session {
         let group = Group { roots: &self.roots, origin, effects: &effects, at, tell };
         let applied = self.workspace.apply(writer, &group)?;
         let mut reversed = Vec::new();
-        for ((effect, known_by), applied) in effects.iter().zip(shown).zip(applied) {
+        for ((effect, (known_by, resolved)), applied) in effects.iter().zip(shown).zip(applied) {
             let path = effect.admitted.canonical().to_owned();
             if let Some(known_by) = known_by {
                 show(documents, &known_by, effect.new.as_ref(), applied.stat.as_ref());
             }
-            reversed.push(Reversed { path, change: applied.change, changed: true });
+            reversed.push(Reversed { path, change: applied.change, changed: true, resolved });
         }
         for (admitted, current, reverses) in unchanged {
             let change = note_unchanged(writer, &admitted, current.as_ref(), &reverses, origin, at)?;
-            reversed.push(Reversed { path: admitted.canonical().to_owned(), change, changed: false });
+            let path = admitted.canonical().to_owned();
+            reversed.push(Reversed { path, change, changed: false, resolved: 0 });
         }
         Ok(reversed)
     }
@@ -389,33 +399,6 @@ pub(super) fn is_kept(journal: &Journal, change: &Change) -> Result<bool, FilesE
     Ok(true)
 }
 
-/// A file: its bytes and its mode; none if there is none.
-type File = Option<(Vec<u8>, u32)>;
-
-/// Takes back changes of one file, the newest first. Only the texts of one of them are in memory at a time.
-pub(super) fn take_back_all(
-    journal: &Journal,
-    mut file: File,
-    changes: &[&Change],
-    hunks: Option<&[usize]>,
-) -> Result<(File, Vec<Reversal>), FilesError> {
-    let mut reverses = Vec::new();
-    for change in changes {
-        let (before, after) = (kept(journal, change.before)?, kept(journal, change.after)?);
-        let step = Step { change, before: content(&before), after: content(&after), hunks };
-        let now =
-            file.as_ref().map_or(Content::Absent, |(bytes, mode)| Content::Bytes { bytes, mode: *mode });
-        let planned = undo::reverse(now, &[step])?;
-        reverses.push(step.reversal());
-        match planned {
-            Planned::Unchanged => {}
-            Planned::Write { bytes, mode } => file = Some((bytes, mode)),
-            Planned::Delete => file = None,
-        }
-    }
-    Ok((file, reverses))
-}
-
 /// Returns the selection with its file under the name that the journal knows it by, if it can be found.
 pub(super) fn by_own_name(selection: &Selection, history: &[Change], roots: &Roots) -> Selection {
     let own = |path: &String| {
@@ -427,14 +410,6 @@ pub(super) fn by_own_name(selection: &Selection, history: &[Change], roots: &Roo
         admitted.map_or_else(|_| path.clone(), |admitted| admitted.canonical().to_owned())
     };
     Selection { path: selection.path.as_ref().map(own), ..selection.clone() }
-}
-
-fn content(kept: &Option<Kept>) -> Content<'_> {
-    match kept {
-        None => Content::Absent,
-        Some((state, Some(bytes))) => Content::Bytes { bytes, mode: state.mode },
-        Some((_, None)) => Content::Unknown,
-    }
 }
 
 /// Returns the bytes that an open document with unsaved text would be saved as.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fs;
 
 use bowline_state::changes::Origin;
-use bowline_state::undo::Selection;
+use bowline_state::undo::{Resolution, Selection};
 
 use crate::workspace::fixture::Project;
 
@@ -101,12 +101,16 @@ fn who_takes_back_many_files_is_told_how_far_it_is() {
     let told = RefCell::new(Vec::new());
     project
         .workspace
-        .undo_telling(&Selection::turn("s", 1), &|done, of| told.borrow_mut().push((done, of)))
+        .undo_telling(&Selection::turn("s", 1), Resolution::Refuse, &|done, of| {
+            told.borrow_mut().push((done, of))
+        })
         .unwrap();
     assert_eq!(told.take(), [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]);
     project
         .workspace
-        .redo_telling(&Selection::turn("s", 1), &|done, of| told.borrow_mut().push((done, of)))
+        .redo_telling(&Selection::turn("s", 1), Resolution::Refuse, &|done, of| {
+            told.borrow_mut().push((done, of))
+        })
         .unwrap();
     assert_eq!(told.take().last(), Some(&(5, 5)));
 }
