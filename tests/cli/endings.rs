@@ -1,6 +1,6 @@
 //! How every command ends, as scripts see it: one table of what is wrong, the code, and the one line that says so.
 //!
-//! 0 done, 1 failure, 2 usage, 3 timeout, 4 no such session, 5 denied; 130 if it was interrupted, which `run::ending` and
+//! 0 done, 1 failure, 2 usage, 3 timeout, 4 no such session, 5 denied; 130 if it was interrupted and 143 if terminated, which `run::ending` and
 //! `doctor::agents` look at.
 
 use expect_test::expect;
@@ -263,7 +263,7 @@ fn what_is_not_there_is_a_failure_and_a_session_that_is_not_there_has_its_own_co
         0 diff --stat
             bowline: there is nothing to show of what agents changed: it is undone, or left the files as they were (bowline changes --all)
         1 undo
-            bowline: no turn of an agent changed anything here that is in effect
+            bowline: there is nothing to undo: no change of an agent is in effect here
         4 undo --session 3f2a
             bowline: no session 3f2a has changed anything here: `bowline changes --all` tells which did
         1 undo --change 99

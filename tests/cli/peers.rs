@@ -65,7 +65,7 @@ fn fast_agent_runs_commands_as_far_as_it_may() {
 
         Changed 1 file:
           made.txt  +1 −0 (new) (after a command)
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- 0
     "#]]
     .assert_eq(&scene.run(&["run", "--agent", &agent, "--approve", "all", prompt]));
@@ -140,7 +140,7 @@ fn on_an_sdk(peer: Peer) {
 
         Changed 1 file:
           a.txt  +1 −1
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- 0
     "#]]
     .assert_eq(&told);
@@ -204,7 +204,7 @@ async fn gemini_edits_what_is_open_and_not_saved() {
 
             Changed 1 file:
               a.txt  +1 −1
-            To take it back: bowline undo --session $SESSION --turn 1
+            To undo: bowline undo
             --- 0
         "#]],
         ),
@@ -251,7 +251,7 @@ async fn opencode_asks_before_it_edits_by_itself() {
 
         Changed 1 file:
           a.txt  +1 −1
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         Context: 1 of 1048576 tokens, cost 0.0000 USD
         --- 0
     "#]],

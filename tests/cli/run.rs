@@ -108,7 +108,7 @@ fn a_turn_is_told_as_it_happens() {
           a.txt  +1 −1
           made.txt  +1 −0 (new) (after a command)
           new.txt  +1 −0 (new)
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- 0
     "#]]
     .assert_eq(&scene.run(&["run", "--approve", "all", prompt]));
@@ -367,7 +367,7 @@ fn what_is_open_and_not_saved_is_what_the_agent_reads() {
 
         Changed 1 file:
           a.txt  +1 −1
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- 0
     "#]]
     .assert_eq(&told);
@@ -491,7 +491,7 @@ fn more_directories_can_be_used() {
 
         Changed 1 file:
           $BASE/more/y.txt  +1 −0 (new)
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- stderr
         bowline: denied: $BASE/fixed/y.txt: by lies outside the workspace
         --- 5
@@ -527,7 +527,7 @@ fn a_workspace_elsewhere_is_named_in_the_undo() {
 
         Changed 1 file:
           b.txt  +1 −0 (new)
-        To take it back: bowline undo --cwd $PROJECT --session $SESSION --turn 1
+        To undo: bowline undo --cwd $PROJECT
         --- 0
     "#]]
     .assert_eq(&scene.told(&output));
@@ -558,7 +558,7 @@ fn a_session_goes_on() {
 
         Changed 1 file:
           b.txt  +1 −0 (new)
-        To take it back: bowline undo --session $SESSION --turn 3
+        To undo: bowline undo
         --- 0
     "#]]
     .assert_eq(&scene.run(&["run", "--session", "last", "--approve", "edits", "write b.txt: x"]));

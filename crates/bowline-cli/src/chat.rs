@@ -85,7 +85,7 @@ pub(crate) async fn run(arguments: ChatArguments) -> Result<(), Ending> {
     }
     let places = Places::of(|name| std::env::var_os(name))?;
     let inbox = Inbox::default();
-    let limit = arguments.client.timeout.map(Duration::from_secs);
+    let limit = arguments.client.timeout;
     let asked = arguments.client.clone();
     let launch = Launch::open(arguments.client, &places, Arc::new(inbox.clone())).await?;
     let mut app =

@@ -19,6 +19,8 @@ pub(crate) enum Ending {
     Denied(String),
     /// The person stopped it: 130.
     Interrupted,
+    /// A signal of this number ended it: 128 and that, as 143 for SIGTERM.
+    Terminated(u8),
 }
 
 impl Ending {
@@ -31,6 +33,7 @@ impl Ending {
             Self::NoSession(_) => 4,
             Self::Denied(_) => 5,
             Self::Interrupted => 130,
+            Self::Terminated(signal) => 128 + signal,
         }
     }
 
@@ -48,6 +51,7 @@ impl Ending {
                 text.clone()
             }
             Self::Interrupted => "interrupted".to_owned(),
+            Self::Terminated(_) => "terminated".to_owned(),
         };
         safe_lines(&text).trim_end().to_owned()
     }

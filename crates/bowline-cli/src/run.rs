@@ -5,38 +5,43 @@ mod hint;
 mod output;
 mod paint;
 mod person;
+mod prompt_source;
+mod result;
 mod signals;
 mod story;
 mod summary;
 
-use std::io::{IsTerminal as _, Read as _};
+use std::cell::RefCell;
+use std::io::IsTerminal as _;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use bowline_host::{HostError, Session, TurnEnd};
+use bowline_state::display;
 use bowline_state::failure::quote;
 use bowline_state::schema::v1::StopReason;
 use bowline_wire::{AgentExit, CallError, Grace, Tap};
 use clap::{Args, ValueEnum};
 use tokio::time::{Instant, timeout};
 
+use crate::audit::missing;
 use crate::client::launch::{failed_to_prompt, has_ended, with_last_words};
 use crate::client::prompt::{self, Part};
 use crate::client::reopen::Reopen;
 use crate::client::{Client, ClientArguments, Launch, level};
 use crate::ending::Ending;
 use crate::places::Places;
+use crate::records::here::Here;
 
-use front::Front;
+use front::{CallOutcome, Front};
 use output::{Messages, Output, Unwritten, Writing};
 use paint::Paint;
+use prompt_source::PromptSource;
+use result::RunResult;
 use signals::{Asked, Signals};
 use story::Story;
 
-/// A prompt has at most this many bytes.
-const MAX_PROMPT: u64 = 8 << 20;
 /// How long an agent may take to end a turn that was cancelled.
 const CANCELLING: Duration = Duration::from_secs(10);
 /// The same where there is no time left: after a signal to end, or at the end of what was allowed.
@@ -65,6 +70,9 @@ pub(crate) struct RunArguments {
     /// How what happens is shown
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Fails if the agent did nothing: no tool call succeeded; and if a tool call failed
+    #[arg(long)]
+    strict: bool,
     #[command(flatten)]
     client: ClientArguments,
 }
@@ -82,12 +90,13 @@ Ctrl-C cancels the turn; a second Ctrl-C ends everything at once.
 
 Exit status:
   0    done
-  1    it failed, or the agent refused
+  1    it failed, or the agent refused; with --strict also if it did nothing, or a tool failed
   2    wrong usage
   3    it took longer than --timeout
   4    there is no such session
   5    something that the agent wanted to do was denied, and nobody was asked
   130  interrupted
+  143  terminated by SIGTERM
 
 Environment:
   NO_COLOR                          no colours, if it is set and not empty
@@ -101,7 +110,8 @@ Examples:
   git diff | bowline run 'Review this change:' - --read-only
   bowline run --agent 'gemini --acp' --approve edits --timeout 600 --file task.md
   bowline run --session last 'Now do the same for the tests'
-  answer=$(bowline run --format quiet 'Which tests cover @src/parse.rs?')";
+  answer=$(bowline run --format quiet 'Which tests cover @src/parse.rs?')
+  bowline run --strict --format result --approve edits --file task.md | jq .changes";
 
 /// How what happens is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -112,24 +122,20 @@ pub(crate) enum Format {
     Json,
     /// What the agent says, and nothing else
     Quiet,
-}
-
-/// Where the prompt came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum From {
-    Stdin,
-    Elsewhere,
+    /// For programs: one JSON object at the end, with session, stop reason, answer, changes, tool calls, denials and usage
+    Result,
 }
 
 /// Runs one prompt.
 pub(crate) async fn run(arguments: RunArguments) -> Result<(), Ending> {
     let places = Places::of(|name| std::env::var_os(name))?;
-    let (said, from) = read_prompt(&arguments)?;
+    let (said, from) = prompt_source::read(&arguments)?;
     let mut signals = Signals::new()?;
     let (output, writing) = Output::begin();
     let run = Run::new(arguments, output.clone(), from);
     let deadline = run.deadline;
     let ended = run.run(&places, &said, &mut signals).await;
+    let ended = run.conclude(ended);
     finish(ended, deadline, &output, writing, &mut signals).await
 }
 
@@ -149,7 +155,7 @@ async fn finish(
     };
     let is_written = tokio::select! {
         () = writing.finish() => true,
-        _ = signals.next() => return Err(Ending::Interrupted),
+        asked = signals.next() => return Err(asked.ending()),
         () = until(until_then) => false,
     };
     match (ended, output.unwritten()) {
@@ -178,7 +184,7 @@ enum Ended {
     Because(Ending),
 }
 
-impl std::convert::From<Ending> for Ended {
+impl From<Ending> for Ended {
     fn from(ending: Ending) -> Self {
         Self::Because(ending)
     }
@@ -187,7 +193,7 @@ impl std::convert::From<Ending> for Ended {
 /// Why a turn was ended before the agent did so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
-    Interrupted,
+    Signalled(Asked),
     TimedOut,
     /// What the agent says is read by nobody, or cannot be written.
     Unread,
@@ -199,38 +205,40 @@ struct Run {
     front: Arc<Front>,
     output: Output,
     format: Format,
+    strict: bool,
     paint: Paint,
     deadline: Option<Instant>,
+    result: RefCell<RunResult>,
 }
 
 impl Run {
-    fn new(arguments: RunArguments, output: Output, from: From) -> Self {
-        let RunArguments { client, format, .. } = arguments;
+    fn new(arguments: RunArguments, output: Output, from: PromptSource) -> Self {
+        let RunArguments { client, format, strict, .. } = arguments;
         let [stdin, stdout, stderr] = [
             std::io::stdin().is_terminal(),
             std::io::stdout().is_terminal(),
             std::io::stderr().is_terminal(),
         ];
         let (paint, errors) = (Paint::of(stdout), Paint::of(stderr));
-        let is_there = stdin && stderr && from == From::Elsewhere;
+        let is_there = stdin && stderr && from == PromptSource::Elsewhere;
         let person = is_there.then(|| person::Person::new(output.clone(), errors));
         let cwd = client.cwd.clone().unwrap_or_default();
         let cwd = cwd.canonicalize().or_else(|_| std::env::current_dir()).unwrap_or_default();
         let story = Story::new(paint, &cwd);
         let front = Arc::new(Front::new(format, output.clone(), story, person, errors, stdout));
         // One that the clock cannot tell is none.
-        let deadline =
-            client.timeout.and_then(|seconds| Instant::now().checked_add(Duration::from_secs(seconds)));
-        Self { client, front, output, format, paint, deadline }
+        let deadline = client.timeout.and_then(|time| Instant::now().checked_add(time));
+        let result = RefCell::default();
+        Self { client, front, output, format, strict, paint, deadline, result }
     }
 
-    async fn run(self, places: &Places, said: &[Part], signals: &mut Signals) -> Ended {
-        let seconds = self.client.timeout.unwrap_or_default();
+    async fn run(&self, places: &Places, said: &[Part], signals: &mut Signals) -> Ended {
+        let seconds = self.client.timeout.unwrap_or_default().as_secs_f64();
         let timed_out = || Ending::TimedOut(format!("the turn took longer than {seconds} s and was ended"));
         let start = self.start(places);
         let started = tokio::select! {
             started = start => started,
-            _ = signals.next() => return Ending::Interrupted.into(),
+            asked = signals.next() => return asked.ending().into(),
             () = until(self.deadline) => {
                 return Ending::TimedOut(format!("the agent did not start within {seconds} s")).into();
             }
@@ -256,12 +264,14 @@ impl Run {
         let has_died = has_ended(&client.connection);
         let exit = tokio::select! {
             exit = client.end(if cut.is_some() { SHORT } else { Grace::default() }) => exit,
-            _ = signals.next() => return Ending::Interrupted.into(),
+            asked = signals.next() => return asked.ending().into(),
         };
         let turn_number = match &turn {
             Some(Ok(turn)) => Some(turn.turn),
             _ => session.files().workspace().last_turn(session.name()).ok().flatten(),
         };
+        let stop = turn.as_ref().and_then(|turn| turn.as_ref().ok()).map(|turn| turn.stop);
+        self.result.borrow_mut().set_turn(&session, turn_number, stop);
         if let Some(number) = turn_number {
             self.sum_up(&launch, &session, number);
         }
@@ -276,7 +286,7 @@ impl Run {
                 ))
                 .into(),
             },
-            (_, Some(Cut::Interrupted)) => Ending::Interrupted.into(),
+            (_, Some(Cut::Signalled(asked))) => asked.ending().into(),
             (_, Some(Cut::TimedOut)) => timed_out().into(),
             // Only what was cut is not waited for.
             (None, None) => Ended::Done,
@@ -295,8 +305,12 @@ impl Run {
     async fn start(&self, places: &Places) -> Result<(Launch, Client), Ending> {
         let taps: Vec<Arc<dyn Tap>> = match self.format {
             Format::Json => vec![Arc::new(Messages(self.output.clone()))],
-            Format::Text | Format::Quiet => Vec::new(),
+            Format::Text | Format::Quiet | Format::Result => Vec::new(),
         };
+        // A directory that cannot be used is told of when it is opened.
+        if let Some(why) = Here::itself(self.client.cwd.as_deref()).ok().and_then(|here| missing(&here)) {
+            self.front.notice(&why);
+        }
         let mut launch = Launch::open_with(self.client.clone(), places, self.front.clone(), taps).await?;
         launch.reopen = Reopen::Resume;
         let roots = launch.host.workspace().roots().iter().map(|(root, _)| root.to_owned());
@@ -322,15 +336,15 @@ impl Run {
                 biased;
                 ended = &mut turn => return Ok((Some(ended), cut)),
                 asked = signals.next() => match (asked, cut) {
-                    (Asked::Interrupt, Some(Cut::Interrupted)) => return Err(Ending::Interrupted),
+                    (Asked::Interrupt, Some(Cut::Signalled(_))) => return Err(Ending::Interrupted),
                     (Asked::Interrupt, _) => {
                         self.front.notice("cancelling the turn; Ctrl-C again ends everything at once");
                         patience = Some(Instant::now() + CANCELLING);
-                        Cut::Interrupted
+                        Cut::Signalled(asked)
                     }
-                    (Asked::End, _) => {
+                    (Asked::End(_), _) => {
                         patience = Some(Instant::now() + ENDING);
-                        Cut::Interrupted
+                        Cut::Signalled(asked)
                     }
                 },
                 () = until(self.deadline), if cut.is_none() => {
@@ -348,20 +362,28 @@ impl Run {
                     continue;
                 }
             };
-            cut = Some(cut.map_or(why, |_| Cut::Interrupted));
+            // Who sends a signal decides how it ends.
+            cut = Some(why);
             session.cancel();
         }
     }
 
     /// Tells what was changed, and what it took.
     fn sum_up(&self, launch: &Launch, session: &Session, turn: u64) {
-        if self.format != Format::Text {
+        if !matches!(self.format, Format::Text | Format::Result) {
             return;
         }
         let here = std::env::current_dir().and_then(|here| here.canonicalize());
         let elsewhere =
             (here.ok().as_deref() != Some(launch.cwd())).then(|| launch.cwd().display().to_string());
         let workspace = launch.host.workspace();
+        if self.format == Format::Result {
+            match summary::objects(workspace, session.name(), turn, elsewhere.as_deref()) {
+                Ok((changes, undo)) => self.result.borrow_mut().set_changes(changes, undo),
+                Err(error) => self.front.notice(&error.to_string()),
+            }
+            return;
+        }
         match summary::changes(workspace, session.name(), turn, elsewhere.as_deref(), self.paint) {
             Ok(text) if text.is_empty() => {}
             Ok(text) => self.output.out(format!("\n{text}")),
@@ -378,6 +400,19 @@ impl Run {
                 format!("Context: {} of {} tokens{}", usage.used, usage.size, cost.unwrap_or_default());
             self.output.out(format!("{}\n", self.paint.dim(&text)));
         }
+    }
+
+    /// Judges what was done, if that is wanted, and tells all of it in the form for programs.
+    fn conclude(&self, ended: Ended) -> Ended {
+        let (calls, answer) = self.front.outcome();
+        let ended = match ended {
+            Ended::Done if self.strict => strictly(&calls),
+            ended => ended,
+        };
+        if self.format == Format::Result {
+            self.output.out(self.result.borrow().line(&answer, &calls, &ended));
+        }
+        ended
     }
 
     /// Says how a turn ended that the agent ended itself.
@@ -408,6 +443,19 @@ impl Run {
     }
 }
 
+/// Returns that a run failed in which something failed, or nothing was done.
+fn strictly(calls: &[CallOutcome]) -> Ended {
+    let failed: Vec<String> =
+        calls.iter().filter(|call| call.failed).map(|call| display::line(&call.title, 200)).collect();
+    if !failed.is_empty() {
+        return Ending::Failed(anyhow::anyhow!("--strict: failed: {}", failed.join(", "))).into();
+    }
+    if calls.is_empty() {
+        return Ending::Failed(anyhow::anyhow!("--strict: the agent did nothing")).into();
+    }
+    Ended::Done
+}
+
 /// Says that the agent ended in its turn.
 fn died(exit: Option<&AgentExit>) -> Ended {
     with_last_words(anyhow::anyhow!("the agent ended in the middle of its turn"), exit).into()
@@ -419,51 +467,4 @@ async fn until(moment: Option<Instant>) {
         Some(moment) => tokio::time::sleep_until(moment).await,
         None => std::future::pending().await,
     }
-}
-
-fn read_prompt(arguments: &RunArguments) -> Result<(Vec<Part>, From), Ending> {
-    let stdin = || read_text(std::io::stdin(), "stdin").map(Part::Read);
-    let (said, from) = match (&arguments.file, arguments.prompt.as_slice()) {
-        (Some(file), _) if file == "-" => (vec![stdin()?], From::Stdin),
-        (Some(file), _) => {
-            let opened = std::fs::File::open(file).and_then(|opened| match opened.metadata()?.is_dir() {
-                // Opening one works, and reading from it says the same later.
-                true => Err(std::io::ErrorKind::IsADirectory.into()),
-                false => Ok(opened),
-            });
-            let opened = opened
-                .map_err(|error| Ending::Usage(format!("cannot read the prompt {}: {error}", quote(file))))?;
-            (vec![Part::Read(read_text(opened, &quote(file))?)], From::Elsewhere)
-        }
-        (None, []) if std::io::stdin().is_terminal() => {
-            let what = "what should the agent do? Give it a prompt, as in: bowline run 'read README.md'";
-            return Err(Ending::Usage(what.to_owned()));
-        }
-        (None, []) => (vec![stdin()?], From::Stdin),
-        (None, words) => match words.iter().filter(|word| *word == "-").count() {
-            0 => (vec![Part::Typed(words.join(" "))], From::Elsewhere),
-            1 => {
-                let at = words.iter().position(|word| word == "-").unwrap_or_default();
-                let [before, after] =
-                    [&words[..at], &words[at + 1..]].map(|words| Part::Typed(words.join(" ")));
-                (vec![before, stdin()?, after], From::Stdin)
-            }
-            _ => return Err(Ending::Usage("stdin can be read once: give one - only".to_owned())),
-        },
-    };
-    if said.iter().all(|part| part.text().trim().is_empty()) {
-        return Err(Ending::Usage("the prompt is empty: say what the agent should do".to_owned()));
-    }
-    Ok((said, from))
-}
-
-fn read_text(from: impl std::io::Read, name: &str) -> Result<String, Ending> {
-    let mut bytes = Vec::new();
-    from.take(MAX_PROMPT + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
-    if bytes.len() as u64 > MAX_PROMPT {
-        return Err(Ending::Usage(format!(
-            "{name} has more than {MAX_PROMPT} bytes: mention files as @FILE instead"
-        )));
-    }
-    String::from_utf8(bytes).map_err(|_| Ending::Usage(format!("{name} is not UTF-8")))
 }

@@ -129,7 +129,7 @@ async fn a_question_is_asked_with_all_that_it_rests_on() {
 
         Changed 1 file:
           a.txt  +1 −1
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- Some(0)
     "#]]
     .assert_eq(&scene.clean(&seat.end().await));
@@ -244,7 +244,7 @@ async fn a_form_is_filled_in_line_by_line() {
 
         Changed 1 file:
           answer.json  +1 −0 (new) (found on disk)
-        To take it back: bowline undo --session s1 --turn 1
+        To undo: bowline undo
         What was found may be your own work, saved meanwhile: it stays, unless you add --found
         --- Some(0)
     "#]]
@@ -290,7 +290,7 @@ async fn what_happens_meanwhile_is_told_after_the_answer() {
           b.txt  +1 −0 (new)
           go  +0 −0 (new) (found on disk)
           heard  +0 −0 (new) (found on disk)
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         What was found may be your own work, saved meanwhile: it stays, unless you add --found
         --- Some(0)
     "#]]

@@ -45,7 +45,7 @@ fn what_was_found_on_disk_is_told_apart_and_can_be_left_alone() {
           a.txt  +1 −0 (found on disk)
           asked.txt  +1 −0 (new)
           own.txt  +1 −0 (new) (found on disk)
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         What was found may be your own work, saved meanwhile: it stays, unless you add --found
         --- 0
         $ bowline diff --stat --written-only
@@ -60,32 +60,32 @@ fn what_was_found_on_disk_is_told_apart_and_can_be_left_alone() {
         @@ -1 +0,0 @@
         -asked
         --- stderr
-        bowline: the last turn (turn 1 of session s1) would be undone, in 1 file
+        bowline: the last turn (turn 1 of session s1: go) would be undone, in 1 file
         bowline: what was merely found changed may be your own work, and stays: a.txt, own.txt; --found takes that back, too
         --- 0
         $ bowline undo --written-only
-        undone the last turn (turn 1 of session s1), as far as it was written through Bowline, in 1 file
+        undone the last turn (turn 1 of session s1: go), as far as it was written through Bowline, in 1 file
           asked.txt  deleted
         `bowline redo` brings it back
         --- 0
         $ bowline undo --written-only
         --- stderr
-        bowline: there is nothing to undo of the last turn (turn 1 of session s1), as far as it was written through Bowline
+        bowline: there is nothing to undo of the last turn (turn 1 of session s1: go), as far as it was written through Bowline
         --- 1
         $ bowline redo --written-only
         redone what was undone last, as far as it was written through Bowline, in 1 file
           asked.txt  there again
         --- 0
         $ bowline undo
-        undone the last turn (turn 1 of session s1), in 1 file
+        undone the last turn (turn 1 of session s1: go), in 1 file
           asked.txt  deleted
         `bowline redo` brings it back
         what was merely found changed may be your own work, and stays: a.txt, own.txt; undo --found takes that back, too
         --- 0
         $ bowline undo --found
-        undone the last turn (turn 1 of session s1), in 2 files
-          own.txt  deleted (found on disk after the turn)
+        undone the last turn (turn 1 of session s1: go), in 2 files
           a.txt    as it was before (found on disk after the turn)
+          own.txt  deleted (found on disk after the turn)
         `bowline redo` brings it back
         what was found on disk may be your own work, saved meanwhile, or that of another program; undo --written-only leaves that alone
         --- 0
@@ -128,11 +128,11 @@ async fn what_the_user_saves_during_a_turn_is_not_the_agents() {
         Changed 2 files:
           f  +2 −2
           g  +1 −0 (new)
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- Some(0)
         $ bowline changes
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · replace "2" with "two" in f · WHEN (just now)
             1 edited   f +1 −1  call turn1_1
             2 created  g +1  call turn1_2
             3 edited   f +1 −1  call turn1_3
@@ -163,14 +163,14 @@ async fn what_the_user_saves_during_a_turn_is_not_the_agents() {
         +new
         --- 0
         $ bowline undo
-        undone the last turn (turn 1 of session $SESSION), in 2 files
+        undone the last turn (turn 1 of session $SHORT: replace "2" with "two" in f), in 2 files
           f  merged with later edits
           g  deleted
         `bowline redo` brings it back
         --- 0
         $ bowline changes --all
-        session $SESSION
-          turn 1 · WHEN (just now)
+        session $SHORT
+          turn 1 · replace "2" with "two" in f · WHEN (just now)
             1 edited   f +1 −1  call turn1_1, undone
             2 created  g +1  call turn1_2, undone
             3 edited   f +1 −1  call turn1_3, undone
@@ -206,7 +206,7 @@ fn what_was_not_kept_is_said_not_to_come_back() {
         Changed 2 files:
           large  too large or too many to be kept, cannot be taken back (deleted) (after a command)
           new  +1 −0 (new) (after a command)
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- 0
     "#]]
     .assert_eq(&scene.run(&["run", "--approve", "all", "run rm large; echo x > new"]));

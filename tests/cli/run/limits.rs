@@ -157,7 +157,7 @@ fn a_change_of_mode_is_a_change() {
     expect![[r#"
          1 file:
           a.txt  +0 −0 (mode 755, was 644) (after a command)
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- 0
     "#]]
     .assert_eq(summary);

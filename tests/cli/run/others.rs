@@ -225,9 +225,22 @@ read -r line
     );
     expect![[r#"
         --- stderr
-        bowline: the agent wants you to log in first: start its own program for that, or set its key. It offers: API key (set TINY_KEY)
+        bowline: the agent wants you to log in first (Authentication required): start its own program for that, or set its key. It offers: API key (set TINY_KEY)
         --- 1
     "#]].assert_eq(&run(&scene, &locked, &[]));
+}
+
+#[test]
+fn a_rate_limit_is_no_login_and_long_messages_are_whole() {
+    let scene = scene();
+    let long = "Wait for a while. ".repeat(40);
+    let error = format!(
+        r#"printf '%s\n' '{{"jsonrpc":"2.0","id":2,"error":{{"code":-32000,"message":"429 Too Many Requests: rate limit reached. {long}Then try again."}}}}'"#
+    );
+    let limited = agent(&scene, &format!("read -r line\n{error}\nread -r line"));
+    let told = run(&scene, &limited, &[]);
+    assert!(told.contains("the agent failed: 429 Too Many Requests: rate limit reached."), "{told}");
+    assert!(told.contains("Then try again.\n") && !told.contains("log in"), "{told}");
 }
 
 #[test]
@@ -466,7 +479,7 @@ fn an_agent_that_never_asks_is_asked_about() {
 
         Changed 1 file:
           b.txt  +1 −0 (new)
-        To take it back: bowline undo --session $SESSION --turn 1
+        To undo: bowline undo
         --- 0
     "#]]
     .assert_eq(&run(&scene, &pushy, &["--approve", "edits"]));
@@ -519,7 +532,7 @@ read -r answer
     expect![[r#"
         Changed 1 file:
           b.txt  +1 −0 (new)
-        To take it back: bowline undo --session last --turn 1
+        To undo: bowline undo
     "#]]
     .assert_eq(String::from_utf8(output.stdout).unwrap().trim_start());
     scene.run(&["undo", "--session", "last", "--turn", "1"]);

@@ -45,7 +45,7 @@ pub(super) fn command(arguments: &ClientArguments, session: &str) -> String {
     with("--approve", approve.map(|value| value.get_name().to_owned()));
     with("--policy", policy.as_deref().map(whole));
     mcp.iter().for_each(|text| with("--mcp", Some(text.clone())));
-    with("--timeout", timeout.map(|seconds| seconds.to_string()));
+    with("--timeout", timeout.map(|time| time.as_secs_f64().to_string()));
     with("--trace", trace.as_deref().map(whole));
     let flags = [
         ("--no-fs", no_fs),

@@ -489,6 +489,6 @@ fn why(ending: &Ending) -> String {
         Ending::Usage(text) | Ending::TimedOut(text) | Ending::NoSession(text) | Ending::Denied(text) => {
             text.clone()
         }
-        Ending::Interrupted => "interrupted".to_owned(),
+        Ending::Interrupted | Ending::Terminated(_) => ending.to_string(),
     }
 }

@@ -1,6 +1,7 @@
 //! The options of `run` and `chat`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -57,13 +58,22 @@ pub(crate) struct ClientArguments {
     /// Goes on with a session: its id, or `last` for the one that this agent was in last here
     #[arg(long, value_name = "ID|last")]
     pub(crate) session: Option<String>,
-    /// Ends a turn that takes longer
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) timeout: Option<u64>,
+    /// Ends a turn that takes longer; a fraction such as 0.5 will do
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<Duration>,
     /// Writes every message between here and the agent to a file, as it was sent, with its time: one JSON object a line,
     /// for `bowline trace`. The file lies outside of the workspace; a trace of before is overwritten, and nothing else
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+}
+
+/// Reads a span of time.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
+    // A time that no clock tells is no limit.
+    let time = seconds.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+    time.filter(|time| !time.is_zero())
+        .ok_or_else(|| "write a number of seconds that leaves some time, such as 600 or 0.5".to_owned())
 }
 
 /// What is allowed without a question.

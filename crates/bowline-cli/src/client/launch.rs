@@ -34,6 +34,9 @@ const START: Duration = Duration::from_secs(60);
 /// So many lines of what an agent wrote to stderr are shown when it failed.
 const LAST_LINES: usize = 15;
 
+/// So much of an agent's error is shown, in bytes: what is longer is no sentence.
+const MAX_TOLD: usize = 4096;
+
 /// The code of an error that says that one has to log in.
 const AUTH_REQUIRED: i32 = -32000;
 
@@ -87,11 +90,6 @@ impl Launch {
         front_end: Arc<dyn FrontEnd>,
         mut taps: Vec<Arc<dyn Tap>>,
     ) -> Result<Self, Ending> {
-        if arguments.timeout == Some(0) {
-            return Err(Ending::Usage(
-                "--timeout 0 would leave no time: give it a second at least".to_owned(),
-            ));
-        }
         let current = std::env::current_dir().context("cannot find the current directory")?;
         let search = std::env::var_os("PATH");
         let wanted = current.join(arguments.cwd.as_deref().unwrap_or(Path::new("")));
@@ -247,8 +245,9 @@ impl Client {
 /// Says why a session was not opened.
 pub(super) fn failed_to_open(connection: &Connection, error: HostError) -> Ending {
     match error {
-        HostError::Call(CallError::Refused(refusal)) if i32::from(refusal.code) == AUTH_REQUIRED => {
-            Ending::Failed(anyhow::anyhow!("{}", log_in(&connection.initialized().auth_methods)))
+        HostError::Call(CallError::Refused(refusal)) if wants_login(&refusal) => {
+            let methods = &connection.initialized().auth_methods;
+            Ending::Failed(anyhow::anyhow!("{}", log_in(methods, &told(&refusal))))
         }
         HostError::Call(CallError::Refused(refusal)) => {
             Ending::Failed(anyhow::anyhow!("the agent did not open a session: {}", told(&refusal)))
@@ -260,8 +259,8 @@ pub(super) fn failed_to_open(connection: &Connection, error: HostError) -> Endin
 /// Says why a turn failed.
 pub(crate) fn failed_to_prompt(initialized: &InitializeResponse, error: HostError) -> Ending {
     match error {
-        HostError::Call(CallError::Refused(refusal)) if i32::from(refusal.code) == AUTH_REQUIRED => {
-            Ending::Failed(anyhow::anyhow!("{}", log_in(&initialized.auth_methods)))
+        HostError::Call(CallError::Refused(refusal)) if wants_login(&refusal) => {
+            Ending::Failed(anyhow::anyhow!("{}", log_in(&initialized.auth_methods, &told(&refusal))))
         }
         HostError::Call(CallError::Refused(refusal)) => {
             Ending::Failed(anyhow::anyhow!("the agent failed: {}", told(&refusal)))
@@ -270,18 +269,26 @@ pub(crate) fn failed_to_prompt(initialized: &InitializeResponse, error: HostErro
     }
 }
 
-/// Returns what an agent's error says.
+/// Says whether an agent wants the user to log in. Many use the code for that for anything, a provider's limits above all.
+fn wants_login(refusal: &bowline_state::schema::v1::Error) -> bool {
+    const LIMITS: [&str; 7] =
+        ["rate limit", "rate_limit", "ratelimit", "quota", "too many requests", "429", "overloaded"];
+    let text = told(refusal).to_lowercase();
+    i32::from(refusal.code) == AUTH_REQUIRED && !LIMITS.iter().any(|limit| text.contains(limit))
+}
+
+/// Returns what an agent's error says, all of it.
 fn told(refusal: &bowline_state::schema::v1::Error) -> String {
     let detail = match &refusal.data {
         None | Some(serde_json::Value::Null) => String::new(),
-        Some(serde_json::Value::String(text)) => format!(" ({})", quote(text)),
-        Some(data) => format!(" ({})", quote(&data.to_string())),
+        Some(serde_json::Value::String(text)) => format!(" ({})", display::line(text, MAX_TOLD)),
+        Some(data) => format!(" ({})", display::line(&data.to_string(), MAX_TOLD)),
     };
-    format!("{}{detail}", quote(&refusal.message))
+    format!("{}{detail}", display::line(&refusal.message, MAX_TOLD))
 }
 
 /// Says how to log in.
-fn log_in(methods: &[AuthMethod]) -> String {
+fn log_in(methods: &[AuthMethod], said: &str) -> String {
     let method = |method: &AuthMethod| {
         let (name, description) = match method {
             AuthMethod::Terminal(method) => (&method.name, &method.description),
@@ -296,10 +303,11 @@ fn log_in(methods: &[AuthMethod]) -> String {
     };
     let offered: Vec<String> = methods.iter().map(method).collect();
     match offered.as_slice() {
-        [] => "the agent wants you to log in first, and does not say how: start its own program for that"
-            .to_owned(),
+        [] => format!(
+            "the agent wants you to log in first, and does not say how ({said}): start its own program for that"
+        ),
         _ => format!(
-            "the agent wants you to log in first: start its own program for that, or set its key. It offers: {}",
+            "the agent wants you to log in first ({said}): start its own program for that, or set its key. It offers: {}",
             offered.join("; ")
         ),
     }

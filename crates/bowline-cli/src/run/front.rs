@@ -1,7 +1,7 @@
 //! How a run reaches whoever started it: what happens is written as the format has it, and questions go to the person at
 //! the terminal, if there is one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -11,7 +11,8 @@ use bowline_state::display;
 use bowline_state::ledger::Verdict;
 use bowline_state::operation::Operation;
 use bowline_state::schema::v1::{
-    ContentBlock, CreateElicitationRequest, ElicitationAction, SessionUpdate, TerminalId,
+    ContentBlock, CreateElicitationRequest, ElicitationAction, SessionUpdate, TerminalId, ToolCallId,
+    ToolCallStatus,
 };
 use bowline_workspace::terminals::LocalTerminals;
 use futures_util::FutureExt as _;
@@ -31,6 +32,8 @@ const MAX_BREACHES: usize = 20;
 const MAX_TAIL: usize = 16 << 10;
 /// So much is held back while a question waits, in bytes.
 const MAX_HELD: usize = 1 << 20;
+/// So much of what an agent says is kept to be told at the end, in bytes.
+const MAX_ANSWER: usize = 16 << 20;
 /// So many commands are followed at once.
 const MAX_FOLLOWED: usize = 64;
 
@@ -41,6 +44,16 @@ pub(super) struct Refusal {
     pub(super) title: String,
     /// What it would have done.
     pub(super) operations: Vec<Operation>,
+}
+
+/// How a tool call of the turn ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CallOutcome {
+    pub(super) id: String,
+    /// What the agent called it.
+    pub(super) title: String,
+    /// Whether it failed, or never ended.
+    pub(super) failed: bool,
 }
 
 /// Shows a run.
@@ -70,6 +83,11 @@ struct State {
     ends_line: bool,
     refusals: Vec<Refusal>,
     breaches: usize,
+    // The tool calls of the turn, and how they ended once it has.
+    called: HashSet<ToolCallId>,
+    calls: Vec<CallOutcome>,
+    // What the agent said, where it is told at the end. Invariant: at most `MAX_ANSWER` and one piece.
+    answer: String,
     terminals: HashMap<TerminalId, LocalTerminals>,
     // How many questions wait for the person.
     asking: usize,
@@ -88,6 +106,9 @@ impl State {
             ends_line: true,
             refusals: Vec::new(),
             breaches: 0,
+            called: HashSet::new(),
+            calls: Vec::new(),
+            answer: String::new(),
             terminals: HashMap::new(),
             asking: 0,
             held: String::new(),
@@ -172,6 +193,13 @@ impl Front {
     /// Ends what was begun, and returns what was refused.
     pub(super) fn end(&self) -> Vec<Refusal> {
         let mut state = self.state();
+        let State { snapshot, called, calls, .. } = &mut *state;
+        let ended = snapshot.iter().flat_map(Snapshot::tool_calls).filter(|call| called.contains(&call.id));
+        calls.extend(ended.map(|call| CallOutcome {
+            id: call.id.0.to_string(),
+            title: call.title.to_string(),
+            failed: call.status != ToolCallStatus::Completed,
+        }));
         match (self.format, state.snapshot.take()) {
             (Format::Text, Some(snapshot)) => {
                 self.output.out(state.story.end(&snapshot, Instant::now()));
@@ -182,6 +210,12 @@ impl Front {
         (state.is_live, state.is_over, state.ends_line) = (false, true, true);
         state.terminals.clear();
         std::mem::take(&mut state.refusals)
+    }
+
+    /// Returns how the tool calls of the turn ended, and what the agent said, where that is told at the end.
+    pub(super) fn outcome(&self) -> (Vec<CallOutcome>, String) {
+        let mut state = self.state();
+        (std::mem::take(&mut state.calls), std::mem::take(&mut state.answer))
     }
 
     /// Waits until no command runs.
@@ -224,13 +258,18 @@ impl Front {
         }
         state.has_spoken = true;
         state.ends_line = text.text.ends_with('\n');
-        let said = if self.is_seen { safe(&text.text) } else { text.text.clone() };
+        let said =
+            if self.is_seen && self.format != Format::Result { safe(&text.text) } else { text.text.clone() };
         self.out(state, said);
     }
 
-    /// Writes to stdout, but not into the line of a question.
+    /// Writes to stdout, but not into the line of a question, or keeps it for the end.
     fn out(&self, state: &mut State, text: String) {
-        if state.asking > 0 && state.held.len() < MAX_HELD {
+        if self.format == Format::Result {
+            if state.answer.len() < MAX_ANSWER {
+                state.answer += &text;
+            }
+        } else if state.asking > 0 && state.held.len() < MAX_HELD {
             state.held += &text;
         } else {
             self.output.out(text);
@@ -272,9 +311,14 @@ impl FrontEnd for Front {
                 if !state.is_live {
                     return;
                 }
+                match &notification.update {
+                    SessionUpdate::ToolCall(call) => _ = state.called.insert(call.tool_call_id.clone()),
+                    SessionUpdate::ToolCallUpdate(call) => _ = state.called.insert(call.tool_call_id.clone()),
+                    _ => {}
+                }
                 match self.format {
                     Format::Json => {}
-                    Format::Quiet => self.speak(&mut state, &notification.update, change),
+                    Format::Quiet | Format::Result => self.speak(&mut state, &notification.update, change),
                     Format::Text => {
                         let State { story, terminals, .. } = &mut *state;
                         let shown = |id: &str| {

@@ -3,6 +3,8 @@
 use anyhow::{Context as _, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::ending::Ending;
+
 /// The signals that end a run, from when this was made.
 #[derive(Debug)]
 pub(super) struct Signals {
@@ -16,9 +18,23 @@ pub(super) struct Signals {
 pub(super) enum Asked {
     /// Ctrl-C: the turn should end, and a second time everything.
     Interrupt,
-    /// The program should end.
-    End,
+    /// The program should end, by the signal of this number.
+    End(u8),
 }
+
+impl Asked {
+    /// Returns how the program ends.
+    pub(super) fn ending(self) -> Ending {
+        match self {
+            Self::Interrupt => Ending::Interrupted,
+            Self::End(signal) => Ending::Terminated(signal),
+        }
+    }
+}
+
+/// The numbers of the signals, which are the same on all systems.
+const HANG_UP: u8 = 1;
+const TERMINATE: u8 = 15;
 
 impl Signals {
     pub(super) fn new() -> Result<Self> {
@@ -34,8 +50,8 @@ impl Signals {
     pub(super) async fn next(&mut self) -> Asked {
         tokio::select! {
             _ = self.interrupt.recv() => Asked::Interrupt,
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.hang_up.recv() => Asked::End,
+            _ = self.terminate.recv() => Asked::End(TERMINATE),
+            _ = self.hang_up.recv() => Asked::End(HANG_UP),
         }
     }
 }

@@ -10,14 +10,17 @@ use bowline_state::diff;
 use bowline_state::display;
 use bowline_state::policy::Preset;
 use bowline_state::question::Item;
-use bowline_state::undo::Selection;
+use bowline_state::undo::{Selection, Who};
 use bowline_workspace::audit::Filter;
-use bowline_workspace::workspace::Workspace;
+use bowline_workspace::workspace::{Changed, Workspace};
+
+use serde_json::{Value, json};
 
 use super::front::Refusal;
 use super::hint;
 use super::paint::Paint;
 use crate::changes::patching;
+use crate::records::naming::shortened;
 
 /// So many files are listed.
 const MAX_FILES: usize = 50;
@@ -48,29 +51,7 @@ pub(super) fn changes(
     cwd: Option<&str>,
     paint: Paint,
 ) -> anyhow::Result<String> {
-    let mut files: BTreeMap<String, ChangedFile> = BTreeMap::new();
-    let changed = workspace.changes(&Selection::turn(session, turn))?;
-    // What was taken back meanwhile need not be.
-    for change in changed.into_iter().filter(|changed| changed.in_effect).map(|changed| changed.change) {
-        let found = found(&change);
-        let kept = change.source != Source::Observed || workspace.keeps(&change)?;
-        files
-            .entry(change.path.clone())
-            .and_modify(|file| {
-                file.found = found.or(file.found);
-                file.shared |= became(file.last.after) != became(change.before);
-                file.kept &= kept;
-                file.last = change.clone();
-            })
-            .or_insert_with(|| ChangedFile {
-                first: change.clone(),
-                last: change,
-                found,
-                shared: false,
-                kept,
-            });
-    }
-    files.retain(|_, file| became(file.first.before) != became(file.last.after));
+    let files = changed_files(workspace, session, turn)?;
     if files.is_empty() {
         return Ok(String::new());
     }
@@ -98,12 +79,75 @@ pub(super) fn changes(
     if files.len() > MAX_FILES {
         text += &format!("  and {} more\n", files.len() - MAX_FILES);
     }
-    text += &format!("To take it back: {}\n", undo(cwd, session, turn));
+    text += &format!("To undo: {}\n", undo_command(workspace, cwd, session, turn)?);
     // What a command did is most often what it was run for.
     if files.values().any(|file| file.found == Some(AFTER_TURN)) {
         text += "What was found may be your own work, saved meanwhile: it stays, unless you add --found\n";
     }
     Ok(text)
+}
+
+/// Returns which files a turn changed, for programs, and how to take that back.
+pub(super) fn objects(
+    workspace: &Workspace,
+    session: &str,
+    turn: u64,
+    cwd: Option<&str>,
+) -> anyhow::Result<(Vec<Value>, Option<String>)> {
+    let files = changed_files(workspace, session, turn)?;
+    let mut objects = Vec::new();
+    for (path, file) in &files {
+        let of_file = Selection { path: Some(path.clone()), ..Selection::turn(session, turn) };
+        let lines = file.kept.then(|| workspace.diff(&of_file)).transpose()?;
+        let lines = lines.filter(|patch| !patching::is_binary(patch)).map(|patch| patching::lines(&patch));
+        let result = match (file.first.before, file.last.after) {
+            (None, _) => "created",
+            (_, None) => "deleted",
+            _ => "edited",
+        };
+        objects.push(json!({
+            "path": path,
+            "result": result,
+            "added": lines.map(|(added, _)| added),
+            "removed": lines.map(|(_, removed)| removed),
+            "found": file.found,
+            "can_undo": file.kept,
+        }));
+    }
+    let undo = (!files.is_empty()).then(|| undo_command(workspace, cwd, session, turn)).transpose()?;
+    Ok((objects, undo))
+}
+
+/// Returns the files that a turn changed.
+fn changed_files(
+    workspace: &Workspace,
+    session: &str,
+    turn: u64,
+) -> anyhow::Result<BTreeMap<String, ChangedFile>> {
+    let mut files: BTreeMap<String, ChangedFile> = BTreeMap::new();
+    let changed = workspace.changes(&Selection::turn(session, turn))?;
+    // What was taken back meanwhile need not be.
+    for change in changed.into_iter().filter(|changed| changed.in_effect).map(|changed| changed.change) {
+        let found = found(&change);
+        let kept = change.source != Source::Observed || workspace.keeps(&change)?;
+        files
+            .entry(change.path.clone())
+            .and_modify(|file| {
+                file.found = found.or(file.found);
+                file.shared |= became(file.last.after) != became(change.before);
+                file.kept &= kept;
+                file.last = change.clone();
+            })
+            .or_insert_with(|| ChangedFile {
+                first: change.clone(),
+                last: change,
+                found,
+                shared: false,
+                kept,
+            });
+    }
+    files.retain(|_, file| became(file.first.before) != became(file.last.after));
+    Ok(files)
 }
 
 /// What is said of a file that an undo leaves as it is.
@@ -140,7 +184,28 @@ fn found(change: &Change) -> Option<&'static str> {
     }
 }
 
-/// Returns the command that takes a turn back. It is shown on a terminal and copied from there, and agents name their
+/// Returns the command that takes a turn back: the plain one, if the turn is the last that changed something.
+fn undo_command(
+    workspace: &Workspace,
+    cwd: Option<&str>,
+    session: &str,
+    turn: u64,
+) -> anyhow::Result<String> {
+    let history = workspace.changes(&Selection { who: Who::Agents, ..Selection::default() })?;
+    let is_edit = |changed: &&Changed| changed.in_effect && changed.change.reverses.is_empty();
+    let newest = history.iter().rfind(is_edit).map(|changed| &changed.change.origin);
+    if newest.is_some_and(|origin| origin.session.as_deref() == Some(session) && origin.turn == Some(turn)) {
+        return Ok(format!("bowline undo{}", in_directory(cwd)));
+    }
+    let known = history.iter().filter_map(|changed| changed.change.origin.session.as_deref());
+    Ok(undo(cwd, shortened(session, known), turn))
+}
+
+fn in_directory(cwd: Option<&str>) -> String {
+    cwd.map(|cwd| format!(" --cwd {}", display::line(&quoted(cwd), 4096))).unwrap_or_default()
+}
+
+/// Returns the command that takes a certain turn back. It is shown on a terminal and copied from there, and agents name their
 /// sessions as they like.
 fn undo(cwd: Option<&str>, session: &str, turn: u64) -> String {
     let is_plain = |session: &str| {
@@ -154,8 +219,7 @@ fn undo(cwd: Option<&str>, session: &str, turn: u64) -> String {
         session if session.starts_with('-') => format!(" --session={session}"),
         session => format!(" --session {session}"),
     };
-    let cwd = cwd.map(|cwd| format!(" --cwd {}", display::line(&quoted(cwd), 4096))).unwrap_or_default();
-    format!("bowline undo{cwd}{session} --turn {turn}")
+    format!("bowline undo{}{session} --turn {turn}", in_directory(cwd))
 }
 
 /// Says how many lines were added and removed, if that is known.
