@@ -74,7 +74,7 @@ fn a_conversation_is_listed_shown_and_exported() {
     ]);
     expect![[r#"
         $ bowline sessions list
-        $SESSION  read a.txt
+        $SHORT  read a.txt
             just now · 2 turns · offline
         --- 0
         $ bowline sessions show last
@@ -403,9 +403,9 @@ fn sessions_are_those_of_the_directory_or_the_nearest_above_and_have_short_names
         told += &steady(&scene.told(&scene.output(command, "")));
     }
     expect![[r#"
-        $SESSION  say two
+        $SHORT  say two
             just now · 1 turn · offline
-        $SESSION  say one
+        $SHORT  say one
             just now · 1 turn · offline
         --- stderr
         bowline: in $PROJECT
@@ -427,9 +427,9 @@ fn sessions_are_those_of_the_directory_or_the_nearest_above_and_have_short_names
         --- 0
         no sessions in $BASE/other; 2 elsewhere (--all)
         --- 0
-        $SESSION  say two
+        $SHORT  say two
             just now · 1 turn · offline · $PROJECT
-        $SESSION  say one
+        $SHORT  say one
             just now · 1 turn · offline · $PROJECT
         --- 0
         --- stderr
@@ -472,17 +472,17 @@ fn a_session_is_deleted_when_that_is_meant_and_nobody_uses_it() {
     expect![[r#"
         $ bowline sessions delete $SESSION
         --- stderr
-        bowline: nobody is there to ask: delete session $SESSION with --yes
+        bowline: nobody is there to ask: delete session $SHORT (say one) with --yes
         --- 2
         $ bowline sessions delete $SESSION --yes
-        deleted session $SESSION
+        deleted session $SHORT (say one)
         --- 0
         $ bowline sessions show $SESSION
         --- stderr
         bowline: there is no session $SESSION: `bowline sessions list --all` lists them
         --- 4
         $ bowline sessions list
-        $SESSION  say two
+        $SHORT  say two
             just now · 1 turn · offline
         --- 0
     "#]]
@@ -501,7 +501,7 @@ fn a_session_is_deleted_when_that_is_meant_and_nobody_uses_it() {
         bowline: session $SESSION is in use by process PID: close it there first
         --- 1
         $ bowline sessions list
-        $SESSION  say two
+        $SHORT  say two
             just now · 1 turn · offline
         --- 0
     "#]]

@@ -25,6 +25,7 @@ mod codec;
 mod cursor;
 mod database;
 mod error;
+mod id;
 mod iso;
 mod open;
 mod place;
@@ -34,6 +35,7 @@ mod salvage;
 mod tests;
 
 pub use error::{Notice, StoreError};
+pub use id::new_session_id;
 pub use iso::iso8601;
 
 use claim::Claim;

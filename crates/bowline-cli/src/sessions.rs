@@ -1,10 +1,11 @@
 //! `bowline sessions`: the stored sessions of Bowline's own agent.
 
 mod conversation;
+mod edit;
 mod exporting;
+mod search;
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use bowline_agent::store::{ListQuery, MAX_PAGE, Meta, Retention, Store, StoreError, Stored};
@@ -15,8 +16,11 @@ use crate::changes::{Where, unique};
 use crate::ending::Ending;
 use crate::places::Places;
 use crate::records::here::{directory, is_there};
+use crate::records::naming::shortened;
+use crate::records::paging::page;
 use crate::records::showing::{Ink, Look, count, note, print, safe, safe_lines};
 use crate::records::times::{ago, now};
+use edit::DeleteArguments;
 
 /// What is asked for: sessions are listed if nothing else is.
 #[derive(Args, Debug)]
@@ -80,7 +84,29 @@ What the session changed stays in the journal, and can still be undone.
 
 Examples:
   bowline sessions delete 3f2a
-  bowline sessions delete 3f2a --yes    without a question, as in a script";
+  bowline sessions delete 3f2a --yes               without a question, as in a script
+  bowline sessions delete --older-than 30d         those of this directory
+  bowline sessions delete --older-than 90d --all --yes";
+
+const SEARCH_EXAMPLES: &str = "\
+Titles, prompts, answers and the titles of tool calls are looked into.
+
+Examples:
+  bowline sessions search 'connection pool'
+  bowline sessions search parser --all --json | jq -r .id";
+
+const RENAME_EXAMPLES: &str = "\
+A session that is open in an agent cannot be renamed meanwhile.
+
+Examples:
+  bowline sessions rename last 'Rewrite of the parser'";
+
+const FORK_EXAMPLES: &str = "\
+The copy has all that was said so far. The files stay as they are.
+
+Examples:
+  bowline sessions fork last
+  bowline sessions fork 3f2a --cwd ../other-checkout";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -108,15 +134,46 @@ enum Command {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Removes a session
-    #[command(after_help = DELETE_EXAMPLES)]
-    Delete {
+    /// Lists the sessions in which a text was said or done
+    #[command(after_help = SEARCH_EXAMPLES)]
+    Search {
+        /// The text; large and small letters are the same
+        #[arg(value_name = "TEXT")]
+        text: String,
+        /// Looks into the sessions of every directory
+        #[arg(long, conflicts_with = "cwd")]
+        all: bool,
+        /// Prints one JSON object a line
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
-        session: Named,
-        /// Does not ask
-        #[arg(long, short)]
-        yes: bool,
+        place: Where,
     },
+    /// Gives a session another title
+    #[command(after_help = RENAME_EXAMPLES)]
+    Rename {
+        /// The session's id, the beginning of it, or `last` for the one that was used here last
+        #[arg(value_name = "ID")]
+        id: String,
+        /// The title
+        #[arg(value_name = "TITLE")]
+        title: String,
+        #[command(flatten)]
+        place: Where,
+    },
+    /// Copies a session, to go on from there in another direction or directory
+    #[command(after_help = FORK_EXAMPLES)]
+    Fork {
+        /// The session's id, the beginning of it, or `last` for the one that was used here last
+        #[arg(value_name = "ID")]
+        id: String,
+        /// The directory of the copy, if it is not the current one
+        #[arg(long, value_name = "DIR")]
+        cwd: Option<PathBuf>,
+    },
+    /// Removes a session, or those that were not used for long
+    #[command(after_help = DELETE_EXAMPLES)]
+    Delete(DeleteArguments),
 }
 
 /// A session that is named.
@@ -147,7 +204,7 @@ pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), Ending> {
         Command::List(ListArguments { all, json, place }) => list(&sessions, all, json, &place).await,
         Command::Show { session, full } => {
             let stored = sessions.read(&session).await?;
-            print(&conversation::text(&stored, full, Look::of_stdout()))
+            page(&conversation::text(&stored, full, Look::of_stdout()))
         }
         Command::Export { session, format, output } => {
             let stored = sessions.read(&session).await?;
@@ -162,7 +219,14 @@ pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), Ending> {
                 None => print(&text),
             }
         }
-        Command::Delete { session, yes } => delete(&sessions, &session, yes).await,
+        Command::Search { text, all, json, place } => {
+            search::search(&sessions, &text, all, json, &place).await
+        }
+        Command::Rename { id, title, place } => edit::rename(&sessions, &Named { id, place }, title).await,
+        Command::Fork { id, cwd } => {
+            edit::fork(&sessions, &Named { id, place: Where { cwd: None } }, cwd.as_deref()).await
+        }
+        Command::Delete(arguments) => edit::delete(&sessions, arguments).await,
     };
     sessions.tell_notices();
     done
@@ -237,6 +301,11 @@ impl Sessions {
     }
 }
 
+/// Returns a session's id, as short as it can be told from others.
+fn short(id: &SessionId, known: &[Meta]) -> String {
+    safe(shortened(&id.0, known.iter().map(|meta| &*meta.id.0)))
+}
+
 /// Returns the directory that is meant: this one, or the nearest above it that has sessions.
 fn nearest(all: &[Meta], start: &Path) -> Option<PathBuf> {
     let has_some = |directory: &&Path| all.iter().any(|meta| meta.cwd == **directory);
@@ -252,8 +321,9 @@ fn gone(error: StoreError, id: &SessionId) -> Ending {
 }
 
 async fn list(sessions: &Sessions, all: bool, json: bool, place: &Where) -> Result<(), Ending> {
-    let mut shown = sessions.all().await?;
-    let others = shown.len();
+    let known = sessions.all().await?;
+    let others = known.len();
+    let mut shown = known.clone();
     let start = directory(place.cwd.as_deref())?;
     let nearest = nearest(&shown, &start);
     if !all {
@@ -274,10 +344,10 @@ async fn list(sessions: &Sessions, all: bool, json: bool, place: &Where) -> Resu
         let place = if all { String::new() } else { format!(" in {}", safe(&start.to_string_lossy())) };
         return print(&format!("no sessions{place}{more}\n"));
     }
-    print(&table(&shown, all, Look::of_stdout()))
+    page(&table(&shown, &known, all, Look::of_stdout()))
 }
 
-fn table(shown: &[Meta], with_directory: bool, look: Look) -> String {
+fn table(shown: &[Meta], known: &[Meta], with_directory: bool, look: Look) -> String {
     let mut text = String::new();
     for meta in shown {
         let title = meta.title.as_deref().map_or_else(|| "(no title)".to_owned(), safe);
@@ -288,29 +358,10 @@ fn table(shown: &[Meta], with_directory: bool, look: Look) -> String {
             more.push(safe(&meta.cwd.to_string_lossy()));
         }
         // Writing to a string cannot fail.
-        _ = writeln!(text, "{}  {title}", look.paint(Ink::Head, &safe(&meta.id.0)));
+        _ = writeln!(text, "{}  {title}", look.paint(Ink::Head, &short(&meta.id, known)));
         _ = writeln!(text, "    {}", look.paint(Ink::Faint, &more.join(" · ")));
     }
     text
-}
-
-async fn delete(sessions: &Sessions, named: &Named, yes: bool) -> Result<(), Ending> {
-    let meta = sessions.find(named).await?;
-    let shown = safe(&meta.id.0);
-    if !yes {
-        if !io::stdin().is_terminal() {
-            return Err(Ending::Usage(format!("nobody is there to ask: delete session {shown} with --yes")));
-        }
-        let title = meta.title.as_deref().map_or_else(String::new, |title| format!(" ({})", safe(title)));
-        print(&format!("delete session {shown}{title}? [y/N] "))?;
-        let mut answer = String::new();
-        io::stdin().read_line(&mut answer).map_err(failed)?;
-        if !matches!(answer.trim(), "y" | "Y" | "yes") {
-            return print("nothing was deleted\n");
-        }
-    }
-    sessions.store()?.delete(&meta.id).await.map_err(|error| gone(error, &meta.id))?;
-    print(&format!("deleted session {shown}\n"))
 }
 
 fn failed(error: impl Into<anyhow::Error>) -> Ending {

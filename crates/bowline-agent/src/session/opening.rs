@@ -1,7 +1,5 @@
 //! Opening sessions: new ones, and those that were there before.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,7 +27,7 @@ use crate::model::{Model, ModelError, ModelInfo};
 use crate::permission::now;
 use crate::runtime::{self, Runtimes};
 use crate::settings::Settings;
-use crate::store::{Held, Meta, Store, StoreError, Stored, iso8601};
+use crate::store::{Held, Meta, Store, StoreError, Stored, iso8601, new_session_id};
 use crate::system_prompt::{self, Facts, Length, Server};
 use crate::tools::{ToolParts, Toolbox};
 
@@ -189,7 +187,7 @@ impl Session {
         let (id, held, choice, talk, history) = match how {
             How::New => {
                 let choice = first_choice(shared)?;
-                let id = new_id();
+                let id = new_session_id();
                 let held = shared.store.create(meta(&id, &place, &choice)).await?;
                 (id, held, choice, Talk::default(), Vec::new())
             }
@@ -201,7 +199,7 @@ impl Session {
             }
             How::Fork(from) => {
                 let known = shared.store.read(&from).await?;
-                let id = new_id();
+                let id = new_session_id();
                 let fresh = Meta::new(id.clone(), place.cwd.clone());
                 let copy = Meta {
                     id: fresh.id,
@@ -311,12 +309,6 @@ fn name_of(server: &McpServer) -> String {
         // A later protocol may know more ways.
         _ => "an MCP server".to_owned(),
     }
-}
-
-/// Returns an id that no other session has: 128 bits that nobody can tell before.
-fn new_id() -> SessionId {
-    let random = || RandomState::new().build_hasher().finish();
-    SessionId::new(format!("{:016x}{:016x}", random(), random()))
 }
 
 impl From<StoreError> for Failure {
