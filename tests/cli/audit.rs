@@ -75,45 +75,46 @@ fn where_no_agent_was_there_is_no_log() {
 fn what_was_asked_decided_and_done_is_listed() {
     let scene = scene();
     expect![[r#"
-            2 WHEN  allowed   turn/start (session $SESSION, turn 1)
-            3 WHEN  allowed   fs/read a.txt · by preset: accept-edits · 4 bytes (session $SESSION, turn 1, call turn1_1)
-            4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SESSION, turn 1, call turn1_1)
-            5 WHEN  failed    fs/read b.txt · by preset: accept-edits · resource not found: $PROJECT/b.txt (session $SESSION, turn 1, call turn1_2)
-            6 WHEN  allowed   permission b.txt · by preset: accept-edits · LATENCY (session $SESSION, turn 1, call turn1_2)
-            7 WHEN  failed    fs/read b.txt · by preset: accept-edits · resource not found: $PROJECT/b.txt (session $SESSION, turn 1, call turn1_2)
-            8 WHEN  allowed   fs/write b.txt · by person · begins (session $SESSION, turn 1, call turn1_2)
-            9 WHEN  allowed   fs/write b.txt · by preset: accept-edits · 6 bytes · begins (session $SESSION, turn 1, call turn1_2)
-           10 WHEN  allowed   fs/write b.txt · by preset: accept-edits · 6 bytes (session $SESSION, turn 1, call turn1_2)
-           11 WHEN  allowed   fs/read b.txt · by preset: accept-edits · 6 bytes (session $SESSION, turn 1, call turn1_2)
-           12 WHEN  allowed   fs/write b.txt · by person · 6 bytes (session $SESSION, turn 1, call turn1_2)
-           13 WHEN  denied    permission .env · permission denied: no rule allows it, and nobody is there to ask (session $SESSION, turn 1, call turn1_3)
-           14 WHEN  denied    fs/read .env · by person · no rule allows it, and nobody is there to ask (session $SESSION, turn 1, call turn1_3)
-           15 WHEN  allowed   turn/end · EndTurn (session $SESSION, turn 1)
+            2 WHEN  allowed   turn/start (session $SHORT, turn 1)
+            3 WHEN  allowed   fs/read a.txt · by preset: accept-edits · 4 bytes (session $SHORT, turn 1, call turn1_1)
+            4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SHORT, turn 1, call turn1_1)
+            5 WHEN  failed    fs/read b.txt · by preset: accept-edits · resource not found: $PROJECT/b.txt (session $SHORT, turn 1, call turn1_2)
+            6 WHEN  allowed   permission b.txt · by preset: accept-edits · LATENCY (session $SHORT, turn 1, call turn1_2)
+            7 WHEN  failed    fs/read b.txt · by preset: accept-edits · resource not found: $PROJECT/b.txt (session $SHORT, turn 1, call turn1_2)
+            8 WHEN  allowed   fs/write b.txt · by person · begins (session $SHORT, turn 1, call turn1_2)
+            9 WHEN  allowed   fs/write b.txt · by preset: accept-edits · 6 bytes · begins (session $SHORT, turn 1, call turn1_2)
+           10 WHEN  allowed   fs/write b.txt · by preset: accept-edits · 6 bytes (session $SHORT, turn 1, call turn1_2)
+           11 WHEN  allowed   fs/read b.txt · by preset: accept-edits · 6 bytes (session $SHORT, turn 1, call turn1_2)
+           12 WHEN  allowed   fs/write b.txt · by person · 6 bytes (session $SHORT, turn 1, call turn1_2)
+           13 WHEN  denied    permission .env · permission denied: no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
+           14 WHEN  denied    fs/read .env · by person · no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
+           15 WHEN  allowed   turn/end · EndTurn (session $SHORT, turn 1)
         --- 0
     "#]].assert_eq(&scene.audit(&["show", "--turn", "1"]));
     expect![[r#"
-           20 WHEN  allowed   terminal/create `exit 3` · by person · begins (session $SESSION, turn 2, call turn2_1)
-           21 WHEN  allowed   terminal/create `/bin/sh -c 'exit 3'` · by preset: full · LATENCY (session $SESSION, turn 2, call turn2_1)
-           24 WHEN  allowed   terminal/create `exit 3` · by person · exit 3 (session $SESSION, turn 2, call turn2_1)
+           20 WHEN  allowed   terminal/create `exit 3` · by person · begins (session $SHORT, turn 2, call turn2_1)
+           21 WHEN  allowed   terminal/create `/bin/sh -c 'exit 3'` · by preset: full · LATENCY (session $SHORT, turn 2, call turn2_1)
+           23 WHEN  allowed   terminal/create `exit 3` · by person · exit 3 (session $SHORT, turn 2, call turn2_1)
         --- 0
     "#]].assert_eq(&scene.audit(&["show", "--kind", "terminal/create"]));
     expect![[r#"
-           13 WHEN  denied    permission .env · permission denied: no rule allows it, and nobody is there to ask (session $SESSION, turn 1, call turn1_3)
-           14 WHEN  denied    fs/read .env · by person · no rule allows it, and nobody is there to ask (session $SESSION, turn 1, call turn1_3)
+           13 WHEN  denied    permission .env · permission denied: no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
+           14 WHEN  denied    fs/read .env · by person · no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
         --- 0
     "#]].assert_eq(&scene.audit(&["show", "--denied"]));
     expect![[r#"
-            2 WHEN  allowed   turn/start (session $SESSION, turn 1)
-           15 WHEN  allowed   turn/end · EndTurn (session $SESSION, turn 1)
-           18 WHEN  allowed   turn/start (session $SESSION, turn 2)
-           25 WHEN  allowed   turn/end · EndTurn (session $SESSION, turn 2)
+            2 WHEN  allowed   turn/start (session $SHORT, turn 1)
+           15 WHEN  allowed   turn/end · EndTurn (session $SHORT, turn 1)
+           18 WHEN  allowed   turn/start (session $SHORT, turn 2)
+           25 WHEN  allowed   turn/end · EndTurn (session $SHORT, turn 2)
         --- 0
     "#]]
     .assert_eq(&scene.audit(&["show", "--kind", "turn", "--since", "1h"]));
     expect![[r#"
-            4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SESSION, turn 1, call turn1_1)
+            4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SHORT, turn 1, call turn1_1)
         --- 0
-    "#]].assert_eq(&scene.audit(&["show", "--path", "a.txt", "--turn", "1", "--last", "1"]));
+    "#]]
+    .assert_eq(&scene.audit(&["show", "--path", "a.txt", "--turn", "1", "--last", "1"]));
     expect![[r#"
         {"entry":1,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
         {"entry":17,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
@@ -174,37 +175,37 @@ fn a_whole_log_verifies_and_a_changed_one_tells_where() {
             "removed",
             join(&[&lines[..2], &lines[3..]].concat()),
             expect![[r#"
-            $HOME/.local/state/bowline/workspaces/$NAME/audit
-            not as it was written: N-1 entries in 1 file, 1 to N
-              audit-00000001.jsonl:3: entry 3 was removed before this line
-            --- stderr
-            bowline: the audit log is not as it was written: 1 fault
-            --- 1
-        "#]],
+                $HOME/.local/state/bowline/workspaces/$NAME/audit
+                not as it was written: N-1 entries in 1 file, 1 to N
+                  audit-00000001.jsonl:3: entry 3 was removed before this line
+                --- stderr
+                bowline: the audit log is not as it was written: 1 fault
+                --- 1
+            "#]],
         ),
         (
             "reordered",
             join(&moved),
             expect![[r#"
-            $HOME/.local/state/bowline/workspaces/$NAME/audit
-            not as it was written: N entries in 1 file, 1 to N
-              audit-00000001.jsonl:4: entry 3 was moved: it stands after entry 4
-            --- stderr
-            bowline: the audit log is not as it was written: 1 fault
-            --- 1
-        "#]],
+                $HOME/.local/state/bowline/workspaces/$NAME/audit
+                not as it was written: N entries in 1 file, 1 to N
+                  audit-00000001.jsonl:4: entry 3 was moved: it stands after entry 4
+                --- stderr
+                bowline: the audit log is not as it was written: 1 fault
+                --- 1
+            "#]],
         ),
         (
             "overwritten",
             join(&[&lines[..2], &["{}"], &lines[3..]].concat()),
             expect![[r#"
-            $HOME/.local/state/bowline/workspaces/$NAME/audit
-            not as it was written: N-1 entries in 1 file, 1 to N
-              audit-00000001.jsonl:3: the line is not an entry: it was overwritten or put in
-            --- stderr
-            bowline: the audit log is not as it was written: 1 fault
-            --- 1
-        "#]],
+                $HOME/.local/state/bowline/workspaces/$NAME/audit
+                not as it was written: N-1 entries in 1 file, 1 to N
+                  audit-00000001.jsonl:3: the line is not an entry: it was overwritten or put in
+                --- stderr
+                bowline: the audit log is not as it was written: 1 fault
+                --- 1
+            "#]],
         ),
     ] {
         fs::write(&log, forged).unwrap();

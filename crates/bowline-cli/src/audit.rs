@@ -1,7 +1,10 @@
 //! `bowline audit`: the record of what agents did here, to read and to verify.
 
+mod archive;
 mod entries;
 mod fold;
+
+use std::io::{self, BufWriter, Write as _};
 
 use bowline_workspace::audit::{self, Filter};
 use clap::{Args, Subcommand};
@@ -9,7 +12,8 @@ use clap::{Args, Subcommand};
 use crate::changes::Where;
 use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
-use crate::records::showing::{Look, count, note, print, safe};
+use crate::records::paging::page;
+use crate::records::showing::{Look, count, note, print, safe, written};
 use entries::Wanted;
 use fold::Folded;
 
@@ -26,12 +30,13 @@ pub(crate) struct AuditArguments {
 const EXAMPLES: &str = "\
 Without a command, the entries are listed.
 
-Exit status: 0 done, 1 failed, or the log is not as it was written; 2 wrong usage.
+Exit status: 0 done, 1 failed, or the log is missing or not as it was written; 2 wrong usage.
 
 Examples:
   bowline audit --last 20
   bowline audit --denied
-  bowline audit verify";
+  bowline audit verify
+  bowline audit archive                 after damage: puts the log aside and begins a new one";
 
 const SHOW_EXAMPLES: &str = "\
 Each line is one entry: its number, when, what was decided, what was asked for, on what; then who decided, how long it took,
@@ -53,6 +58,8 @@ Every entry has the hash of the one before, and the end of the log is known in a
 if an entry was changed, removed, put in, moved or cut off. Who can write both the log and the anchor can forge both. Up to 63
 reads at the end may not be in the anchor yet while an agent works.
 
+What was found stays found: `bowline audit archive` puts the log aside and begins a new one.
+
 Exit status: 0 if the log is as it was written, or was only cut short by a crash; 1 if not.
 
 Examples:
@@ -64,6 +71,9 @@ enum Command {
     /// Lists what agents asked for, what was decided, by whom, and what became of it, as `bowline audit` alone does
     #[command(after_help = SHOW_EXAMPLES)]
     Show(ShowArguments),
+    /// Puts the log aside, damaged or not, and begins a new one
+    #[command(after_help = archive::EXAMPLES)]
+    Archive(archive::ArchiveArguments),
     /// Says whether the log is as it was written, and if not, where it was changed, cut or reordered
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify(VerifyArguments),
@@ -115,6 +125,7 @@ pub(crate) fn run(arguments: AuditArguments) -> Result<(), Ending> {
     match arguments.command.unwrap_or(Command::Show(arguments.show)) {
         Command::Show(arguments) => show(&arguments),
         Command::Verify(arguments) => verify(&arguments),
+        Command::Archive(arguments) => archive::archive(&arguments),
     }
 }
 
@@ -125,6 +136,9 @@ fn show(arguments: &ShowArguments) -> Result<(), Ending> {
         note(&nothing_yet(&here));
         return Ok(());
     }
+    if let Some(why) = missing(&here) {
+        return Err(failed(anyhow::anyhow!(why)));
+    }
     let filter = Filter { operation: arguments.kind.clone(), ..Filter::default() };
     let mut folded = Folded::default();
     if !arguments.json {
@@ -133,7 +147,15 @@ fn show(arguments: &ShowArguments) -> Result<(), Ending> {
         }
     }
     let found = audit::entries(&here.log(), filter).map_err(failed)?;
-    wanted.write(found, &folded, &here, Look::of_stdout())
+    let look = Look::of_stdout();
+    if look.terminal {
+        let mut text = Vec::new();
+        wanted.write(found, &folded, &here, look, &mut text)?;
+        return page(&String::from_utf8_lossy(&text));
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    wanted.write(found, &folded, &here, look, &mut out)?;
+    written(out.flush())
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<(), Ending> {
@@ -178,6 +200,24 @@ fn verify(arguments: &VerifyArguments) -> Result<(), Ending> {
         "the audit log is not as it was written: {}",
         count(faults, "fault", "faults")
     )))
+}
+
+/// Says that a log is gone of which the anchor knows entries, if that is so.
+pub(crate) fn missing(here: &Here) -> Option<String> {
+    let log = here.log();
+    let has_files = std::fs::read_dir(&log).is_ok_and(|mut files| files.next().is_some());
+    if has_files || !here.anchor.exists() {
+        return None;
+    }
+    // One that cannot be read is told of by those who read it.
+    let report = audit::verify(&log, &here.anchor).ok()?;
+    (!report.is_unharmed()).then(|| {
+        let log = safe(&log.to_string_lossy());
+        format!(
+            "the audit log {log} is missing, and its anchor knows that it had entries: `bowline audit verify` tells more, \
+             `bowline audit archive` begins a new one"
+        )
+    })
 }
 
 fn nothing_yet(here: &Here) -> String {

@@ -1,7 +1,7 @@
 //! Entries of an audit log, one a line.
 
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, Write as _};
+use std::io::Write;
 use std::path::Path;
 
 use bowline_agent::store::iso8601;
@@ -14,6 +14,7 @@ use super::fold::Folded;
 use super::{ShowArguments, failed};
 use crate::ending::Ending;
 use crate::records::here::Here;
+use crate::records::naming::shortened;
 use crate::records::showing::{Ink, Look, count, safe, written};
 use crate::records::times::{at, now, read, took};
 
@@ -54,16 +55,17 @@ impl<'a> Wanted<'a> {
             && (!wanted.denied || entry.decision == Decision::Denied)
     }
 
-    /// Writes them to stdout, as they are read.
+    /// Writes them as they are read.
     ///
     /// # Errors
-    /// Fails if the log cannot be read or stdout cannot be written.
+    /// Fails if the log cannot be read or they cannot be written.
     pub(super) fn write(
         &self,
         entries: Entries,
         folded: &Folded,
         here: &Here,
         look: Look,
+        out: &mut dyn Write,
     ) -> Result<(), Ending> {
         let line = |record: &Record| match self.arguments.json {
             true => format!("{}\n", object(record)),
@@ -71,7 +73,6 @@ impl<'a> Wanted<'a> {
         };
         let is_wanted = |record: &Record| self.takes(&record.entry) && !folded.hides(record);
         let wanted = entries.filter(|record| record.as_ref().map_or(true, is_wanted));
-        let mut out = BufWriter::new(io::stdout().lock());
         let mut kept = std::collections::VecDeque::new();
         for record in wanted {
             let text = line(&record.map_err(failed)?);
@@ -91,7 +92,7 @@ impl<'a> Wanted<'a> {
                 return written(Err(error));
             }
         }
-        written(out.flush())
+        Ok(())
     }
 }
 
@@ -141,7 +142,12 @@ fn line(record: &Record, here: &Here, look: Look) -> String {
         _ = write!(text, " · {}", more.join(" · "));
     }
     let mut whose = Vec::new();
-    whose.extend(entry.session.as_ref().map(|session| format!("session {}", safe(session))));
+    whose.extend(
+        entry
+            .session
+            .as_ref()
+            .map(|session| format!("session {}", safe(shortened(session, std::iter::empty())))),
+    );
     whose.extend(entry.turn.map(|turn| format!("turn {turn}")));
     whose.extend(entry.call.as_ref().map(|call| format!("call {}", safe(call))));
     if !whose.is_empty() {

@@ -2,6 +2,7 @@
 
 use bowline_host::{Connection, HostError, Session, SessionOptions};
 use bowline_state::capabilities::AgentMethod;
+use bowline_state::display;
 use bowline_state::failure::quote;
 use bowline_state::schema::v1::{ListSessionsRequest, SessionId, SessionInfo};
 use bowline_wire::CallError;
@@ -9,6 +10,7 @@ use bowline_wire::CallError;
 use super::last::LastSessions;
 use crate::changes::unique;
 use crate::ending::Ending;
+use crate::records::naming::shortened;
 
 /// So many pages of sessions are looked through for the last one.
 const MAX_PAGES: usize = 50;
@@ -35,7 +37,7 @@ pub(super) async fn last(
     if connection.agent().check(AgentMethod::ListSessions).is_err() {
         return remembered.ok_or_else(none);
     }
-    let listed = match list(connection, cwd).await {
+    let listed = match list(connection, Some(cwd)).await {
         Ok(listed) => listed,
         // It said that it can, and cannot.
         Err(error) => return remembered.ok_or_else(|| failed(&error)),
@@ -54,14 +56,17 @@ pub(super) async fn last(
     found.map(|session| session.session_id.0.to_string()).or(remembered).ok_or_else(none)
 }
 
-async fn list(connection: &Connection, cwd: &str) -> Result<Vec<SessionInfo>, CallError> {
+/// Returns the sessions of a directory, or all.
+async fn list(connection: &Connection, cwd: Option<&str>) -> Result<Vec<SessionInfo>, CallError> {
     let mut sessions: Vec<SessionInfo> = Vec::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
-        let request = ListSessionsRequest::new().cwd(std::path::PathBuf::from(cwd)).cursor(cursor.clone());
+        let request =
+            ListSessionsRequest::new().cwd(cwd.map(std::path::PathBuf::from)).cursor(cursor.clone());
         let page = connection.agent().list_sessions(request).await?;
         // Not every agent takes the directory into account.
-        sessions.extend(page.sessions.into_iter().filter(|session| session.cwd == *cwd));
+        let is_meant = |session: &SessionInfo| cwd.is_none_or(|cwd| session.cwd == *cwd);
+        sessions.extend(page.sessions.into_iter().filter(is_meant));
         if page.next_cursor.is_none() || page.next_cursor == cursor {
             break;
         }
@@ -84,24 +89,38 @@ pub(super) async fn open(
         let why = "the session id is empty: write one, `last`, or leave out --session";
         return Err(Ending::Usage(why.to_owned()));
     }
-    match open_exactly(connection, id, how, options.clone()).await {
-        Err(Ending::NoSession(why)) => match beginning(connection, cwd, id).await? {
-            Some(whole) => open_exactly(connection, &whole, how, options).await,
-            None => Err(Ending::NoSession(why)),
-        },
-        opened => opened,
-    }
+    let whole = whole_id(connection, cwd, id).await?;
+    open_exactly(connection, whole.as_deref().unwrap_or(id), how, options).await
 }
 
-/// Returns the one session of the directory that begins so, if the agent says which there are.
-async fn beginning(connection: &Connection, cwd: &str, id: &str) -> Result<Option<String>, Ending> {
+/// Returns the id of the one session that begins so, if the agent says which there are. One of another directory is
+/// refused: to open it here would move it.
+async fn whole_id(connection: &Connection, cwd: &str, id: &str) -> Result<Option<String>, Ending> {
     if connection.agent().check(AgentMethod::ListSessions).is_err() {
         return Ok(None);
     }
-    // What is wrong was told by the agent already.
-    let Ok(listed) = list(connection, cwd).await else { return Ok(None) };
-    let ids: Vec<&str> = listed.iter().map(|session| &*session.session_id.0).filter(|it| *it != id).collect();
-    Ok(unique(&ids, id, "session")?.map(str::to_owned))
+    // An agent that cannot list sessions may still open one.
+    let Ok(mut listed) = list(connection, None).await else { return Ok(None) };
+    // Those of this directory come first: the beginning of an id has to be unique among them only.
+    listed.sort_by_key(|session| session.cwd != *cwd);
+    let here = listed.iter().filter(|session| session.cwd == *cwd);
+    let here: Vec<&str> = here.map(|session| &*session.session_id.0).collect();
+    if let Some(found) = unique(&here, id, "session")? {
+        return Ok(Some(found.to_owned()));
+    }
+    let ids: Vec<&str> = listed.iter().map(|session| &*session.session_id.0).collect();
+    let Some(found) = unique(&ids, id, "session")? else { return Ok(None) };
+    let Some(session) = listed.iter().find(|session| &*session.session_id.0 == found) else {
+        return Ok(None);
+    };
+    let place = session.cwd.to_string_lossy();
+    let quoted = shlex::try_quote(&place).map_or_else(|_| place.clone(), |word| word.into_owned().into());
+    let short = quote(shortened(found, ids.iter().copied()));
+    Err(Ending::Usage(format!(
+        "session {short} works in another directory: go on with it there (--cwd {}), or copy it here with \
+         `bowline sessions fork {short}`",
+        display::line(&quoted, 4096)
+    )))
 }
 
 async fn open_exactly(
