@@ -413,6 +413,29 @@ fn a_conflict_is_shown_marked_or_forced_and_each_can_be_taken_back() {
 }
 
 #[test]
+fn changes_that_follow_each_other_are_marked_once() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\ntwo\nthree\n");
+    scene.agent("replace \"two\" with \"2\" in a.txt");
+    scene.next_turn("replace \"2\" with \"II\" in a.txt");
+    scene.put("a.txt", "one\nmine\nthree\n");
+    let told = scene.run(&["undo", "--session", "last", "--conflicts", "markers"]);
+    assert!(told.contains("with conflict markers"), "{told}");
+    expect![[r#"
+        one
+        <<<<<<< now
+        mine
+        ||||||| after the change
+        II
+        =======
+        two
+        >>>>>>> before the change
+        three
+    "#]]
+    .assert_eq(&scene.get("a.txt"));
+}
+
+#[test]
 fn undo_redo_and_diff_tell_programs_what_they_did() {
     let scene = Scene::new();
     scene.put("a.txt", "one\n");

@@ -44,7 +44,7 @@ impl Editor {
         let new = json!({ "cwd": scene.project(), "mcpServers": [] });
         editor.say(&json!({ "jsonrpc": "2.0", "id": 1, "method": "session/new", "params": new }));
         editor.hear();
-        let prompt = json!({ "sessionId": "s", "prompt": [] });
+        let prompt = json!({ "sessionId": "s", "prompt": [{ "type": "text", "text": "Do as told" }] });
         editor.say(&json!({ "jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": prompt }));
         editor
     }
@@ -123,6 +123,8 @@ fn an_edit_past_the_editor_is_shown_on_its_call_and_can_be_undone() {
         $PROJECT/b.txt null -> "new\n""#]]
     .assert_eq(&told.join("\n"));
     assert_eq!(editor.leave(), "");
+    let changes = scene.run(&["changes"]);
+    assert!(changes.contains("turn 1 · Do as told · "), "{changes}");
     let undone = scene.run(&["undo", "--session", "s"]);
     assert!(undone.ends_with("--- 0\n"), "{undone}");
     assert_eq!((scene.get("a.txt").as_str(), scene.has("b.txt")), ("one\n", false));

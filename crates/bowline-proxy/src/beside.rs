@@ -268,7 +268,8 @@ impl Beside {
             return None;
         }
         let (done, begun) = oneshot::channel();
-        session.jobs.try_send(Job::TurnBegins(done)).ok()?;
+        let prompt = relay::prompt_text(passing.line);
+        session.jobs.try_send(Job::TurnBegins { prompt, done }).ok()?;
         let deed = self.next_deed(passing);
         // Neither what the user says next nor a cancellation may go before it.
         Some(Decision::Later(

@@ -58,8 +58,8 @@ pub trait EngineSession: Send + Sync {
     /// Returns where it is.
     fn place(&self) -> Place;
 
-    /// A turn begins: what changed before is nobody's.
-    fn turn_begins(&self) -> BoxFuture<()>;
+    /// A turn begins, with what is asked for: what changed before is nobody's.
+    fn turn_begins(&self, prompt: Option<String>) -> BoxFuture<()>;
 
     /// The turn has ended. Returns what was found on disk that nobody has looked for yet.
     fn turn_ends(&self, owners: Owners) -> BoxFuture<Vec<Found>>;

@@ -15,7 +15,7 @@ mod method;
 pub mod own_tools;
 pub mod servers;
 
-pub use fact::{Fact, Opened, Opening, Read, ToolCallSeen};
+pub use fact::{Fact, Opened, Opening, Read, ToolCallSeen, prompt_text};
 pub use method::Method;
 
 /// How ids begin that the proxy gives out. An id of a peer that begins so is exchanged for one of these.

@@ -133,11 +133,16 @@ impl EngineSession for Beside {
         Place { asked: self.asked.clone(), own: self.session.files().roots().cwd().to_owned() }
     }
 
-    fn turn_begins(&self) -> BoxFuture<()> {
+    fn turn_begins(&self, prompt: Option<String>) -> BoxFuture<()> {
         let session = self.session.clone();
         Box::pin(async move {
-            if let Err(error) = session.turn_begins().await {
-                say(&error.to_string());
+            match (session.turn_begins().await, prompt) {
+                (Err(error), _) => say(&error.to_string()),
+                (Ok(turn), Some(prompt)) => {
+                    let files = session.files();
+                    files.workspace().record_turn_title(session.name(), turn, &prompt);
+                }
+                (Ok(_), None) => {}
             }
         })
     }

@@ -16,7 +16,11 @@ const MAX_JOBS: usize = 64;
 /// What there is to do.
 pub(super) enum Job {
     /// A turn begins.
-    TurnBegins(oneshot::Sender<()>),
+    TurnBegins {
+        /// What is asked for.
+        prompt: Option<String>,
+        done: oneshot::Sender<()>,
+    },
     /// This call began, or has ended.
     Look(ToolCallId),
     /// The agent told something of a call; with content or not.
@@ -41,9 +45,9 @@ async fn run(session: Arc<Shared>, telling: Telling, routes: Option<Line>, mut j
     let mut waiting = Waiting::default();
     while let Some(job) = jobs.recv().await {
         match job {
-            Job::TurnBegins(done) => {
+            Job::TurnBegins { prompt, done } => {
                 session.watching().turn_begins();
-                engine.turn_begins().await;
+                engine.turn_begins(prompt).await;
                 // Whoever waited may have given up.
                 done.send(()).ok();
             }

@@ -83,7 +83,7 @@ impl EngineSession for TestEngine {
         Place { asked: "/w".to_owned(), own: "/w".to_owned() }
     }
 
-    fn turn_begins(&self) -> BoxFuture<()> {
+    fn turn_begins(&self, _: Option<String>) -> BoxFuture<()> {
         self.0.turns.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {})
     }

@@ -225,6 +225,20 @@ fn result<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     serde_json::from_slice::<WithResult<T>>(line).ok().map(|message| message.result)
 }
 
+/// Returns the first text of a prompt: what a turn is asked to do.
+#[must_use]
+pub fn prompt_text(line: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Prompt {
+        prompt: Vec<Block>,
+    }
+    #[derive(Deserialize)]
+    struct Block {
+        text: Option<String>,
+    }
+    params::<Prompt>(line)?.prompt.into_iter().find_map(|block| block.text)
+}
+
 fn session_of(line: &[u8]) -> Option<SessionId> {
     params::<PerhapsOfSession>(line)?.session_id
 }

@@ -306,3 +306,16 @@ fn a_name_that_a_lenient_reader_takes_for_another_is_a_lookalike() {
         assert!(!Method::is_lookalike(name), "{name:?} is refused");
     }
 }
+
+#[test]
+fn a_turn_is_asked_for_what_its_prompt_says_first() {
+    let text = |prompt: &str| {
+        let params = format!(r#"{{"sessionId":"s","prompt":{prompt}}}"#);
+        prompt_text(
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{params}}}"#).as_bytes(),
+        )
+    };
+    let link = r#"{"type":"resource_link","name":"a","uri":"file:///a"}"#;
+    assert_eq!(text(&format!(r#"[{link},{{"type":"text","text":"Fix it"}}]"#)).as_deref(), Some("Fix it"));
+    assert_eq!((text("[]"), text(&format!("[{link}]")), text("7")), (None, None, None));
+}
