@@ -1,5 +1,9 @@
 //! The pane of changes: what was changed here, and undo and redo by hunk.
+//!
+//! Agents' changes are listed; the others are behind a key. Of those any may be the user's own work, so that taking one back
+//! has to be confirmed by name.
 
+mod draw;
 mod listed;
 mod listing;
 
@@ -8,24 +12,11 @@ use bowline_state::diff::{Stat, hunks, stat};
 use bowline_state::undo::{Selection, Who};
 use bowline_workspace::workspace::Changed;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use ratatui::Frame;
-use ratatui::layout::Rect;
-use ratatui::style::Style;
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Clear;
 
-use super::diff::{self, Drawn, Layout};
-use super::parts::cells::{self, Stays};
+use super::diff::{Drawn, Layout};
 use super::parts::view::View;
-use super::parts::{keys, put, put_all, ruled, split_bottom, split_left, split_top, theme};
-pub(crate) use listed::{Listed, newest};
-use listing::{Listing, Row, State};
-
-/// From so many columns on the list stands beside the diff, so wide.
-const LIST_BESIDE: (u16, u16) = (110, 42);
-
-/// So many rows are for what came of an undo.
-const MESSAGE_ROWS: usize = 3;
+pub(crate) use listed::{Listed, Older, may_be_users, newest};
+use listing::{Listing, Scope};
 
 /// One change with its texts.
 #[derive(Debug, Clone)]
@@ -41,6 +32,10 @@ pub(crate) struct Entry {
 impl Entry {
     fn change(&self) -> &Change {
         &self.changed.change
+    }
+
+    fn may_be_users(&self) -> bool {
+        may_be_users(self.change())
     }
 
     fn texts(&self) -> [&str; 2] {
@@ -81,7 +76,8 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Changes {
     entries: Vec<Entry>,
-    older: usize,
+    older: Older,
+    scope: Scope,
     listing: Listing,
     // Which of the listing's edits, and which of its hunks.
     selected: usize,
@@ -91,6 +87,8 @@ pub(crate) struct Changes {
     list: View,
     view: View,
     message: Option<String>,
+    // An undo that may take back the user's own work, until it is confirmed.
+    confirmation: Option<Selection>,
     // Whether something is being taken back or done again.
     busy: bool,
     help: Option<View>,
@@ -113,14 +111,16 @@ struct Shown {
 }
 
 impl Changes {
-    /// Returns the pane, at the newest change.
+    /// Returns the pane, at the newest change of an agent.
     pub(crate) fn new(listed: Listed) -> Self {
         let Listed { entries, older } = listed;
-        let listing = Listing::of(&entries);
+        let scope = Scope::Agents;
+        let listing = Listing::of(&entries, scope);
         let selected = listing.newest(&entries);
         Self {
             entries,
             older,
+            scope,
             listing,
             selected,
             hunk: 0,
@@ -129,6 +129,7 @@ impl Changes {
             list: View::default(),
             view: View::default(),
             message: None,
+            confirmation: None,
             busy: false,
             help: None,
             drawn: None,
@@ -138,22 +139,39 @@ impl Changes {
 
     /// Shows what is there now. The person stays at the same change, or near where it was.
     pub(crate) fn update(&mut self, listed: Listed) {
-        let was = self.entry().map(|entry| entry.change().id);
+        let chosen = self.entry().map(|entry| entry.change().id);
         (self.entries, self.older) = (listed.entries, listed.older);
-        self.listing = Listing::of(&self.entries);
-        let same = self.listing.edits.iter().position(|at| Some(self.entries[*at].change().id) == was);
+        self.list_again(chosen);
+    }
+
+    /// Lists agents' changes only, or all.
+    fn toggle_scope(&mut self) {
+        let chosen = self.entry().map(|entry| entry.change().id);
+        self.scope = self.scope.other();
+        self.list_again(chosen);
+    }
+
+    fn list_again(&mut self, chosen: Option<ChangeId>) {
+        self.listing = Listing::of(&self.entries, self.scope);
+        let same = self.listing.edits.iter().position(|at| Some(self.entries[*at].change().id) == chosen);
         self.selected = same.unwrap_or(self.selected).min(self.listing.edits.len().saturating_sub(1));
         if same.is_none() {
             self.hunk = 0;
             self.view.reset();
         }
-        (self.drawn, self.follow) = (None, true);
+        // What is to be confirmed may have changed, or not be in sight any more.
+        (self.drawn, self.follow, self.confirmation) = (None, true, None);
     }
 
     /// Tells what came of an undo or redo, until the next key.
     pub(crate) fn done(&mut self, text: String) {
         self.busy = false;
         self.say(text);
+    }
+
+    /// Scrolls the diff, or the help, by some lines.
+    pub(crate) fn scroll(&mut self, lines: isize) {
+        self.help.as_mut().unwrap_or(&mut self.view).scroll(lines);
     }
 
     fn say(&mut self, text: String) {
@@ -168,6 +186,9 @@ impl Changes {
             return None;
         }
         self.message = None;
+        if let Some(selection) = self.confirmation.take() {
+            return self.confirm(key, selection);
+        }
         if let Some(view) = &mut self.help {
             if !view.key(key.code) {
                 self.help = None;
@@ -187,8 +208,9 @@ impl Changes {
             KeyCode::Char('u' | 'U' | 'T' | 'S' | 'r' | 'R') if self.busy => {
                 self.say("wait: what was asked for before is still being done".to_owned());
             }
-            KeyCode::Char('u') => return self.undo_hunk().map(|what| self.undo(what)),
-            KeyCode::Char('U') => return self.of_file().map(|what| self.undo(what)),
+            KeyCode::Char('u') => return self.undo_hunk().and_then(|what| self.undo_entry(what)),
+            KeyCode::Char('U') => return self.of_file().and_then(|what| self.undo_entry(what)),
+            KeyCode::Char('a') => self.toggle_scope(),
             KeyCode::Char('T') => return self.of_turn().map(|what| self.undo(what)),
             KeyCode::Char('S') => return self.of_session().map(|what| self.undo(what)),
             KeyCode::Char('r') => return self.redo_here().map(|what| self.redo(what)),
@@ -216,6 +238,25 @@ impl Changes {
                 self.view.key(code);
             }
         }
+        None
+    }
+
+    /// Undoes the chosen change, or a part of it, once it is confirmed if it may be the user's own work.
+    fn undo_entry(&mut self, selection: Selection) -> Option<Outcome> {
+        if self.entry()?.may_be_users() {
+            self.confirmation = Some(selection);
+            self.follow = true;
+            return None;
+        }
+        Some(self.undo(selection))
+    }
+
+    /// Takes the answer to a confirmation: only `y` is a yes.
+    fn confirm(&mut self, key: KeyEvent, selection: Selection) -> Option<Outcome> {
+        if key.code == KeyCode::Char('y') && key.modifiers.is_empty() && key.kind == KeyEventKind::Press {
+            return Some(self.undo(selection));
+        }
+        self.say("not undone".to_owned());
         None
     }
 
@@ -272,11 +313,14 @@ impl Changes {
             let change = Some(Reversal { change: change.id, hunks: None });
             return Some(Selection { change, ..Selection::default() });
         };
-        Some(Selection {
+        let selection = Selection {
             path: Some(change.path.clone()),
             who: Who::Session(session),
+            // Unless it is such a change itself that is chosen, what may be the user's own work stays.
+            explained: !change.is_unexplained(),
             ..Selection::default()
-        })
+        };
+        Some(selection)
     }
 
     fn of_turn(&mut self) -> Option<Selection> {
@@ -316,172 +360,6 @@ impl Changes {
         let who = session.map_or(Who::Anyone, Who::Session);
         Some(Selection { who, last: Some(1), ..Selection::default() })
     }
-
-    /// Draws all of it, over whatever is there.
-    pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        let area = area.intersection(frame.area());
-        if area.is_empty() {
-            return;
-        }
-        frame.render_widget(Clear, area);
-        if let Some(view) = &mut self.help {
-            let (body, last) = split_bottom(area, 1);
-            view.draw(frame, body, &help_lines(area.width));
-            put(frame, last, &Line::styled(" any other key: back", theme::aside()));
-            return;
-        }
-        let footer = self.footer(area);
-        let (body, bottom) = split_bottom(area, footer.len());
-        put_all(frame, bottom, &footer);
-        if self.listing.edits.is_empty() {
-            put(frame, body, &Line::styled("Nothing was changed here.", theme::title()));
-            return;
-        }
-        let rows = self.listing.rows.len() + 1;
-        let (list, rest) = match area.width >= LIST_BESIDE.0 {
-            true => split_left(body, LIST_BESIDE.1),
-            false => split_top(body, rows.min(usize::from(body.height) * 2 / 5).max(2)),
-        };
-        self.draw_list(frame, list);
-        self.draw_diff(frame, rest);
-    }
-
-    fn footer(&self, area: Rect) -> Vec<Line<'static>> {
-        const EDITS: &[(&str, &str)] = &[
-            ("u", "undo"),
-            ("r", "redo"),
-            ("U", "file"),
-            ("T", "turn"),
-            ("S", "session"),
-            ("Tab", "diff"),
-            ("n p", "hunk"),
-        ];
-        let edits = if self.listing.edits.is_empty() { &[] } else { EDITS };
-        let mut lines = vec![keys(&[edits, &[("Esc", "close"), ("?", "help")]].concat(), area.width)];
-        if let Some(message) = &self.message {
-            let rows = cells::prose(message, usize::from(area.width)).into_iter();
-            let said = rows.take(MESSAGE_ROWS).map(|row| Line::styled(row, theme::title()));
-            lines.splice(0..0, said);
-        }
-        lines.truncate(usize::from(area.height.div_ceil(2)));
-        lines
-    }
-
-    fn draw_list(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        let (rule, rows) = split_top(area, 1);
-        let at =
-            self.listing.rows.iter().position(|row| matches!(row, Row::Edit(edit) if *edit == self.selected));
-        self.list.fit(rows.height, self.listing.rows.len());
-        let at = at.unwrap_or(0);
-        self.list.reveal(at..at + 1);
-        let older = match self.older {
-            0 => String::new(),
-            count => format!(" {count} older: bowline changes "),
-        };
-        let title = format!(" changes in {} ", cells::visible(&self.listing.directory));
-        let room = usize::from(rule.width).saturating_sub(cells::width(&older) + 3);
-        let title = cells::fit(&title, room, Stays::Start);
-        put(frame, rule, &self.rule(Focus::List, &title, &older, rule.width));
-        let shown = self.listing.rows.iter().skip(self.list.top());
-        for (y, row) in (rows.y..rows.bottom()).zip(shown) {
-            let line = self.listing.line(row, &self.entries, usize::from(rows.width), self.selected);
-            put(frame, Rect { y, height: 1, ..rows }, &line);
-        }
-    }
-
-    fn rule(&self, of: Focus, start: &str, end: &str, width: u16) -> Line<'static> {
-        let rule = ruled(start, end, width);
-        if self.focus == of { rule.style(theme::title()) } else { rule }
-    }
-
-    fn draw_diff(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        let (rule, rest) = split_top(area, 1);
-        let Some(entry) = self.listing.edits.get(self.selected).and_then(|at| self.entries.get(*at)) else {
-            return;
-        };
-        let layout = self.layout.unwrap_or_else(|| Layout::for_width(rest.width));
-        let id = entry.change().id;
-        let key = (id, rest.width, layout);
-        let shown = match self.drawn.take() {
-            Some(shown) if shown.key == key => shown,
-            _ => {
-                let (before, after) = (entry.before.as_deref(), entry.after.as_deref());
-                // A column for the cursor, and one for what is undone.
-                let drawn = diff::draw(before, after, rest.width.saturating_sub(2), layout);
-                Shown { key, drawn }
-            }
-        };
-        let whole = self.listing.state(entry);
-        let head = listing::about(entry, whole, rest.width);
-        let (lines, hunks) = match entry.is_text() {
-            true => (shown.drawn.lines.as_slice(), shown.drawn.hunks.as_slice()),
-            false => (&[][..], &[][..]),
-        };
-        self.hunk = self.hunk.min(hunks.len().saturating_sub(1));
-        let state = |hunk: usize| match whole {
-            State::Undone => State::Undone,
-            _ if self.listing.undo_of(id, Some(hunk)).is_some() => State::Undone,
-            _ => State::InEffect,
-        };
-        self.view.fit(rest.height, head.len() + lines.len());
-        if std::mem::take(&mut self.follow)
-            && let Some(hunk) = hunks.get(self.hunk)
-        {
-            self.view.reveal(head.len() + hunk.start..head.len() + hunk.end);
-        }
-        let all = head
-            .iter()
-            .map(|line| (None, line))
-            .chain(lines.iter().enumerate().map(|(at, line)| (Some(at), line)));
-        for (y, (at, line)) in (rest.y..rest.bottom()).zip(all.skip(self.view.top())) {
-            let row = Rect { y, height: 1, ..rest };
-            let Some(at) = at else {
-                put(frame, row, line);
-                continue;
-            };
-            let after = hunks.partition_point(|hunk| hunk.start <= at);
-            let hunk = after.checked_sub(1).filter(|hunk| hunks[*hunk].contains(&at));
-            let undone = hunk.is_some_and(|hunk| state(hunk) == State::Undone);
-            let mut marked = Line::from(vec![
-                Span::styled(if hunk == Some(self.hunk) { "▌" } else { " " }, theme::key()),
-                Span::styled(if undone { "u" } else { " " }, theme::title()),
-            ]);
-            let faded = if undone { theme::aside() } else { Style::new() };
-            marked.spans.extend(line.spans.iter().cloned().map(|span| span.patch_style(faded)));
-            put(frame, row, &marked.style(line.style));
-        }
-        let place = match hunks.len() {
-            0 => String::new(),
-            count => format!(" hunk {} of {count} ", self.hunk + 1),
-        };
-        let position = self.view.position().map_or_else(String::new, |text| format!(" lines {text} "));
-        put(frame, rule, &self.rule(Focus::Diff, &place, &position, rule.width));
-        self.drawn = Some(shown);
-    }
-}
-
-fn help_lines(width: u16) -> Vec<Line<'static>> {
-    const HELP: &[(&str, &str)] = &[
-        ("u", "undo the hunk under the cursor; your own later edits stay"),
-        ("U", "undo what the session changed in this file; of no session, this change"),
-        ("T", "undo the whole turn"),
-        ("S", "undo the whole session"),
-        ("r", "redo what is undone here"),
-        ("R", "redo what was undone last"),
-        ("Tab ← →", "from the list to the diff and back"),
-        ("↑ ↓ j k", "another change, or in the diff another hunk"),
-        ("n p", "the next hunk, the one before"),
-        ("PgUp PgDn Space", "scroll the diff"),
-        ("v", "unified or side by side"),
-        ("F5, ^R", "look again"),
-        ("Esc, q", "close"),
-    ];
-    let mut lines = vec![Line::styled("Keys", theme::title())];
-    for (key, what) in HELP {
-        let text = format!("{key:<16} {what}");
-        lines.extend(cells::prose(&text, usize::from(width)).into_iter().map(Line::raw));
-    }
-    lines
 }
 
 #[cfg(test)]

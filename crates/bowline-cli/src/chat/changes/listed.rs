@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bowline_state::changes::ChangeId;
+use bowline_state::changes::{Change, ChangeId};
 use bowline_workspace::workspace::Changed;
 
 use super::Entry;
@@ -13,16 +13,38 @@ pub(crate) struct Listed {
     /// The newest edits, and the undos in effect that took back some of them.
     pub(crate) entries: Vec<Entry>,
     /// How many edits are older than these.
-    pub(crate) older: usize,
+    pub(crate) older: Older,
 }
 
-/// Returns the newest `most` edits of all changes with the undos that took back some of them and are in effect, and how
-/// many older edits there are. Undos and redos leave no room to edits: there may be any number of them.
-pub(crate) fn newest(mut changed: Vec<Changed>, most: usize) -> (Vec<Changed>, usize) {
-    let is_edit = |changed: &Changed| changed.change.reverses.is_empty();
-    let older = changed.iter().filter(|changed| is_edit(changed)).count().saturating_sub(most);
-    let edits = changed.iter().filter(|changed| is_edit(changed)).skip(older);
-    let kept: HashSet<ChangeId> = edits.map(|edit| edit.change.id).collect();
+/// How many edits are not listed because newer ones are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Older {
+    /// Of agents.
+    pub(crate) agents: usize,
+    /// Of others: the user, for one.
+    pub(crate) others: usize,
+}
+
+/// Says whether the user may have made a change: it belongs to no session, or it was merely found on disk and nothing
+/// explains it.
+pub(crate) fn may_be_users(change: &Change) -> bool {
+    change.origin.session.is_none() || change.is_unexplained()
+}
+
+/// Returns the newest `most` edits of agents and as many of others, with the undos that took back some of them and are in
+/// effect, and how many older edits there are. Undos and redos leave no room to edits: there may be any number of them.
+/// Nor do edits of others to those of agents.
+pub(crate) fn newest(mut changed: Vec<Changed>, most: usize) -> (Vec<Changed>, Older) {
+    let mut kept: HashSet<ChangeId> = HashSet::new();
+    let mut older = Older::default();
+    for of_others in [false, true] {
+        let is_wanted = |changed: &&Changed| {
+            changed.change.reverses.is_empty() && may_be_users(&changed.change) == of_others
+        };
+        let surplus = changed.iter().filter(is_wanted).count().saturating_sub(most);
+        kept.extend(changed.iter().filter(is_wanted).skip(surplus).map(|edit| edit.change.id));
+        *(if of_others { &mut older.others } else { &mut older.agents }) = surplus;
+    }
     changed.retain(|changed| {
         let mut reverses = changed.change.reverses.iter();
         kept.contains(&changed.change.id)

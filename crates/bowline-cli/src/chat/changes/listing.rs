@@ -12,6 +12,9 @@ use super::Entry;
 use crate::chat::parts::cells::{self, Stays};
 use crate::chat::parts::theme;
 
+/// So many characters of a long id are shown.
+const SHORT_ID: usize = 8;
+
 /// What became of a change, or of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
@@ -19,6 +22,24 @@ pub(super) enum State {
     Undone,
     Partly,
     Uncertain,
+}
+
+/// Whose changes are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Those of agents.
+    Agents,
+    /// All, also those that may be the user's own.
+    All,
+}
+
+impl Scope {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Agents => Self::All,
+            Self::All => Self::Agents,
+        }
+    }
 }
 
 /// A row of the list.
@@ -36,6 +57,8 @@ pub(super) struct Listing {
     pub(super) rows: Vec<Row>,
     /// The places of the edits among the entries.
     pub(super) edits: Vec<usize>,
+    /// How many edits are left out because the user may have made them.
+    pub(super) hidden: usize,
     /// The directory that all of the files are below.
     pub(super) directory: String,
     // Looked for when it is shown: texts may be long, and many.
@@ -45,7 +68,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub(super) fn of(entries: &[Entry]) -> Self {
+    pub(super) fn of(entries: &[Entry], scope: Scope) -> Self {
         let mut undos = HashMap::new();
         for entry in entries.iter().filter(|entry| entry.changed.in_effect) {
             for reversal in &entry.change().reverses {
@@ -58,6 +81,9 @@ impl Listing {
         }
         let mut edits: Vec<usize> =
             (0..entries.len()).filter(|at| entries[*at].change().reverses.is_empty()).collect();
+        let all = edits.len();
+        edits.retain(|at| scope == Scope::All || !entries[*at].may_be_users());
+        let hidden = all - edits.len();
         // Turns and files stand where their first change would.
         let mut first: HashMap<(Option<&str>, Option<u64>), usize> = HashMap::new();
         let mut first_of_file = HashMap::new();
@@ -83,7 +109,7 @@ impl Listing {
         }
         let stats = vec![OnceCell::new(); edits.len()];
         let directory = directory(edits.iter().map(|at| entries[*at].change().path.as_str()));
-        Self { rows, directory, stats, undos, edits }
+        Self { rows, hidden, directory, stats, undos, edits }
     }
 
     /// Returns the edit that was made last.
@@ -115,16 +141,20 @@ impl Listing {
             Row::Turn(edit) => {
                 let origin = &entries[self.edits[*edit]].change().origin;
                 let text = match (&origin.session, origin.turn) {
-                    (Some(session), Some(turn)) => {
-                        format!("turn {turn} of session {}", cells::visible(session))
-                    }
-                    (Some(session), None) => format!("between turns of session {}", cells::visible(session)),
-                    (None, _) => "no session".to_owned(),
+                    (Some(session), Some(turn)) => format!("turn {turn} of session {}", short(session)),
+                    (Some(session), None) => format!("between turns of session {}", short(session)),
+                    (None, _) => "not by an agent".to_owned(),
                 };
                 Line::styled(cells::fit(&text, width, Stays::Start), theme::title())
             }
             Row::Edit(edit) => self.edit(*edit, entries, width, *edit == selected),
         }
+    }
+
+    /// Returns what a file is called here.
+    pub(super) fn name(&self, path: &str) -> String {
+        let below = path.strip_prefix(&self.directory).unwrap_or(path).trim_start_matches('/');
+        cells::visible(below)
     }
 
     fn edit(&self, edit: usize, entries: &[Entry], width: usize, is_selected: bool) -> Line<'static> {
@@ -141,14 +171,13 @@ impl Listing {
             State::Uncertain => "? ",
         };
         let how = match entry.change().source {
+            Source::Observed if entry.change().is_unexplained() => " (may be yours)",
             Source::Written => "",
-            Source::Observed => " (found)",
+            Source::Observed => " (by a command)",
             Source::Claimed => " (claimed)",
         };
-        let path = &entry.change().path;
-        let below = path.strip_prefix(&self.directory).unwrap_or(path).trim_start_matches('/');
         let used = state.len() + how.len() + counts.iter().map(|text| cells::width(text)).sum::<usize>();
-        let name = cells::fit(&cells::visible(below), width.saturating_sub(used), Stays::End);
+        let name = cells::fit(&self.name(&entry.change().path), width.saturating_sub(used), Stays::End);
         let blank = " ".repeat(width.saturating_sub(used + cells::width(&name)));
         let style = if is_selected { theme::chosen() } else { Style::new() };
         let mut line = Line::styled(format!("{state}{name}{how}{blank}"), style);
@@ -192,6 +221,12 @@ pub(super) fn about(entry: &Entry, state: State, width: u16) -> Vec<Line<'static
         cells::prose(&text, usize::from(width)).into_iter().map(move |row| Line::styled(row, style))
     });
     rows.collect()
+}
+
+/// Returns a session's id, of a long one the start.
+fn short(session: &str) -> String {
+    let start = session.chars().take(SHORT_ID).collect::<String>();
+    cells::visible(if session.chars().count() > 2 * SHORT_ID { &start } else { session })
 }
 
 /// Returns the time of day of a moment, in the time that needs no zone.

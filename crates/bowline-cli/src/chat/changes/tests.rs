@@ -35,6 +35,13 @@ fn entry(id: i64, turn: u64, path: &str, before: Option<&str>, after: Option<&st
     }
 }
 
+/// A change that no session is known to have made.
+fn of_user(id: i64, path: &str, before: Option<&str>, after: Option<&str>) -> Entry {
+    let mut entry = entry(id, 1, path, before, after);
+    (entry.changed.change.origin, entry.changed.change.source) = (Origin::default(), Source::Observed);
+    entry
+}
+
 fn undo(id: i64, of: i64, hunks: Option<Vec<usize>>) -> Entry {
     let mut undo = entry(id, 9, "/w/src/a.rs", Some("x"), Some("y"));
     undo.changed.change.origin = Origin::default();
@@ -43,7 +50,7 @@ fn undo(id: i64, of: i64, hunks: Option<Vec<usize>>) -> Entry {
 }
 
 fn listed(entries: Vec<Entry>) -> Listed {
-    Listed { entries, older: 0 }
+    Listed { entries, older: Older::default() }
 }
 
 const BEFORE: &str = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n";
@@ -89,16 +96,19 @@ fn however_often_edits_are_undone_and_redone_the_newest_are_listed() {
     // Each takes back the one before.
     entries.extend((10..100).map(|id| undo(id, id - 1, None)));
     entries.push(undo(100, 1, None));
+    // Nor does what the user does beside them.
+    entries.extend((101..110).map(|id| of_user(id, &format!("/w/mine{id}"), None, Some("x"))));
     let changed = entries.iter().map(|entry| entry.changed.clone()).collect();
     let (kept, older) = newest(changed, 5);
     let ids: Vec<i64> = kept.iter().map(|changed| changed.change.id.0).collect();
-    assert_eq!((ids.as_slice(), older), (&[3, 4, 5, 6, 7, 8][..], 2));
+    assert_eq!(ids, [3, 4, 5, 6, 7, 8, 105, 106, 107, 108, 109]);
+    assert_eq!(older, Older { agents: 2, others: 4 });
     entries.retain(|entry| ids.contains(&entry.changed.change.id.0));
     let shown = screen(60, 24, |frame, area| {
-        Changes::new(Listed { entries: entries.clone(), older: 308 }).draw(frame, area);
+        Changes::new(Listed { entries: entries.clone(), older: Older { agents: 308, others: 9 } }).draw(frame, area);
     });
     expect![[r#"
-        ─ changes in /w ─────────────── 308 older: bowline changes ─
+        ─ changes by agents in /w ───── 308 older: bowline changes ─
         turn 2 of session s1
         p file3                                                +1 −0
           file4                                                +1 −0
@@ -132,13 +142,13 @@ fn changes_are_listed_by_turn_and_file_with_the_newest_chosen() {
         &mut Changes::new(listed(entries())),
         (80, 24),
         expect![[r#"
-            ─ changes in /w ────────────────────────────────────────────────────────────────
+            ─ changes by agents in /w ──────────────────────────────────────────────────────
             turn 1 of session s1
               src/a.rs                                                                 +2 −1
               src/a.rs                                                                 +1 −2
               README.md                                                                +1 −0
             turn 2 of session s1
-              target/log (found)                                                       +1 −0
+              target/log (by a command)                                                +1 −0
             ─ hunk 1 of 2 ──────────────────────────────────────────────────────────────────
             /w/src/a.rs
             change 4 · written through Bowline · 00:04:04 UTC · call call-4
@@ -166,7 +176,7 @@ fn on_a_narrow_screen_there_is_less_of_each() {
         &mut Changes::new(listed(entries())),
         (20, 5),
         expect![[r#"
-            ─ changes in /w ────
+            ─ changes by agen…──
               src/a.rs     +1 −2
             ─ hunk 1 of 2 ──────
             /w/src/a.rs
@@ -177,7 +187,7 @@ fn on_a_narrow_screen_there_is_less_of_each() {
         &mut Changes::new(listed(entries())),
         (40, 14),
         expect![[r#"
-            ─ changes in /w ────────────────────────
+            ─ changes by agents in /w ──────────────
             turn 1 of session s1
               src/a.rs                         +2 −1
               src/a.rs                         +1 −2
@@ -201,13 +211,13 @@ fn on_a_wide_screen_the_list_stands_beside() {
         &mut Changes::new(listed(entries())),
         (130, 12),
         expect![[r#"
-            ─ changes in /w ────────────────────────── ─ hunk 1 of 2 ────────────────────────────────────────────────────── lines 1–10 of 13 ─
+            ─ changes by agents in /w ──────────────── ─ hunk 1 of 2 ────────────────────────────────────────────────────── lines 1–10 of 13 ─
             turn 1 of session s1                       /w/src/a.rs
               src/a.rs                           +2 −1 change 4 · written through Bowline · 00:04:04 UTC · call call-4
               src/a.rs                           +1 −2   @@ -1,4 +1,4 @@
               README.md                          +1 −0 ▌  1    -ONE
             turn 2 of session s1                       ▌     1 +one
-              target/log (found)                 +1 −0    2  2  two
+              target/log (by a command)          +1 −0    2  2  two
                                                           3  3  three
                                                           4  4  four
                                                          @@ -8,4 +8,3 @@
@@ -246,7 +256,8 @@ fn keys_take_back_the_hunk_the_file_the_turn_the_session() {
     assert_eq!(press(&mut changes, &[letter('u')]), [Outcome::Undo(hunk(0))]);
     assert_eq!(press(&mut changes, &[letter('n'), letter('u')]), [Outcome::Undo(hunk(1))]);
     let who = Who::Session("s1".to_owned());
-    let file = Selection { path: Some("/w/src/a.rs".to_owned()), who: who.clone(), ..Selection::default() };
+    let path = Some("/w/src/a.rs".to_owned());
+    let file = Selection { path, who: who.clone(), explained: true, ..Selection::default() };
     assert_eq!(press(&mut changes, &[letter('U')]), [Outcome::Undo(file)]);
     let turn = Selection { explained: true, ..Selection::turn("s1", 1) };
     assert_eq!(press(&mut changes, &[letter('T')]), [Outcome::Undo(turn)]);
@@ -269,13 +280,13 @@ fn what_is_undone_is_marked_and_redo_names_its_undo() {
         &mut changes,
         (80, 24),
         expect![[r#"
-            ─ changes in /w ────────────────────────────────────────────────────────────────
+            ─ changes by agents in /w ──────────────────────────────────────────────────────
             turn 1 of session s1
             p src/a.rs                                                                 +2 −1
               src/a.rs                                                                 +1 −2
             u README.md                                                                +1 −0
             turn 2 of session s1
-              target/log (found)                                                       +1 −0
+              target/log (by a command)                                                +1 −0
             ─ hunk 2 of 2 ──────────────────────────────────────────────────────────────────
             /w/src/a.rs
             change 1 · written through Bowline · 00:01:01 UTC · call call-1 · partly undone
@@ -305,7 +316,7 @@ fn what_is_undone_is_marked_and_redo_names_its_undo() {
         &mut changes,
         (50, 12),
         expect![[r#"
-            ─ changes in /w ──────────────────────────────────
+            ─ changes by agents in /w ────────────────────────
             turn 1 of session s1
             p src/a.rs                                   +2 −1
               src/a.rs                                   +1 −2
@@ -361,7 +372,7 @@ fn an_update_keeps_the_place() {
         &mut changes,
         (60, 16),
         expect![[r#"
-            ─ changes in /w ────────────────────────────────────────────
+            ─ changes by agents in /w ──────────────────────────────────
             turn 1 of session s1
               src/a.rs                                             +2 −1
               src/a.rs                                             +1 −2
@@ -384,7 +395,7 @@ fn an_update_keeps_the_place() {
         &mut changes,
         (60, 12),
         expect![[r#"
-            ─ changes in /w/src ────────────────────────────────────────
+            ─ changes by agents in /w/src ──────────────────────────────
             turn 1 of session s1
               a.rs                                                 +2 −1
             ─ hunk 1 of 2 ──────────────────────────── lines 1–6 of 14 ─
@@ -439,7 +450,7 @@ fn what_is_not_kept_can_only_be_taken_back_whole() {
         &mut changes,
         (60, 10),
         expect![[r#"
-            ─ changes in /w ────────────────────────────────────────────
+            ─ changes by agents in /w ──────────────────────────────────
             turn 1 of session s1
             ? image.png                                          no text
             ────────────────────────────────────────────────────────────
@@ -457,30 +468,134 @@ fn what_is_not_kept_can_only_be_taken_back_whole() {
 }
 
 #[test]
+fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
+    let mut changed = entries();
+    changed.push(of_user(8, "/w/notes.txt", None, Some("mine\n")));
+    let mut found = entry(9, 2, "/w/src/b.rs", Some("x\n"), Some("y\n"));
+    found.changed.change.source = Source::Observed;
+    found.changed.change.origin.call = None;
+    changed.push(found);
+    let mut changes = Changes::new(listed(changed));
+    check(&mut changes, (80, 12), expect![[r#"
+        ─ changes by agents in /w ───────────────────────────── 2 more may be yours: a ─
+        turn 1 of session s1
+          src/a.rs                                                                 +2 −1
+          src/a.rs                                                                 +1 −2
+        ─ hunk 1 of 2 ──────────────────────────────────────────────── lines 1–6 of 13 ─
+        /w/src/a.rs
+        change 4 · written through Bowline · 00:04:04 UTC · call call-4
+          @@ -1,4 +1,4 @@
+        ▌  1    -ONE
+        ▌     1 +one
+           2  2  two
+        u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  a all  ? help
+    "#]]);
+    assert_eq!(press(&mut changes, &[KeyCode::End, letter('a'), KeyCode::End]), []);
+    check(&mut changes, (80, 16), expect![[r#"
+        ─ all changes in /w ────────────────────────────────────────────────────────────
+        turn 2 of session s1
+          target/log (by a command)                                                +1 −0
+          src/b.rs (may be yours)                                                  +1 −1
+        not by an agent
+          notes.txt (may be yours)                                                 +1 −0
+        ─ hunk 1 of 1 ──────────────────────────────────────────────────────────────────
+        /w/notes.txt
+        change 8 · found on disk · 00:08:08 UTC
+          new file
+          @@ -0,0 +1 @@
+        ▌   1 +mine
+
+
+
+        u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  a agents only  ?
+    "#]]);
+    // Neither Enter nor Esc nor a second press undoes it, and none of them leaves.
+    for other in [letter('u'), letter('U'), letter('n'), letter('Y'), KeyCode::Enter, KeyCode::Esc] {
+        assert_eq!(press(&mut changes, &[letter('u'), other]), [], "{other:?}");
+    }
+    assert_eq!(press(&mut changes, &[letter('u')]), []);
+    check(&mut changes, (80, 16), expect![[r#"
+        ─ all changes in /w ────────────────────────────────────────────────────────────
+          target/log (by a command)                                                +1 −0
+          src/b.rs (may be yours)                                                  +1 −1
+        not by an agent
+          notes.txt (may be yours)                                                 +1 −0
+        ─ hunk 1 of 1 ──────────────────────────────────────────────────────────────────
+        /w/notes.txt
+        change 8 · found on disk · 00:08:08 UTC
+          new file
+          @@ -0,0 +1 @@
+        ▌   1 +mine
+
+
+        Undoing deletes notes.txt. No agent is known to have changed it: it may be your
+        own work.
+        y undo notes.txt  any other key keep it
+    "#]]);
+    let hunk = Reversal { change: ChangeId(8), hunks: Some(vec![0]) };
+    let selection = Selection { change: Some(hunk), ..Selection::default() };
+    assert_eq!(press(&mut changes, &[letter('y')]), [Outcome::Undo(selection)]);
+    // What was found during a turn of an agent's may be the user's, too.
+    press(&mut changes, &[letter('k'), letter('U')]);
+    check(&mut changes, (40, 12), expect![[r#"
+        ─ all changes in /w ────────────────────
+          target/log (by a command)        +1 −0
+          src/b.rs (may be yours)          +1 −1
+        ─ hunk 1 of 1 ───────── lines 2–5 of 5 ─
+        change 9 · found on disk · 00:09:09 UTC
+          @@ -1 +1 @@
+        ▌ 1   -x
+        ▌   1 +y
+        Undoing changes src/b.rs. No agent is
+        known to have changed it: it may be
+        your own work.
+        y undo src/b.rs  any other key keep it
+    "#]]);
+    let found = Selection {
+        path: Some("/w/src/b.rs".to_owned()),
+        who: Who::Session("s1".to_owned()),
+        ..Selection::default()
+    };
+    assert_eq!(press(&mut changes, &[letter('y')]), [Outcome::Undo(found)]);
+    // What an agent did needs no confirmation, wherever it is listed.
+    assert_eq!(press(&mut changes, &[KeyCode::Home, letter('u')]).len(), 1);
+}
+
+#[test]
+fn a_confirmation_ends_with_what_it_is_for() {
+    let changed = vec![of_user(8, "/w/notes.txt", None, Some("mine\n"))];
+    let mut changes = Changes::new(listed(changed.clone()));
+    check(&mut changes, (60, 4), expect![[r#"
+        No agent changed anything here. 1 other change may be
+        yours: a
+
+        a all  Esc close  ? help
+    "#]]);
+    press(&mut changes, &[letter('a'), letter('u')]);
+    changes.update(listed(changed));
+    assert_eq!(press(&mut changes, &[letter('y')]), []);
+}
+
+#[test]
 fn what_nobody_did_belongs_to_no_turn() {
-    let mut nobody = entry(8, 1, "/w/a", None, Some("a\n"));
-    nobody.changed.change.origin = Origin::default();
-    let mut changes = Changes::new(listed(vec![nobody]));
-    assert_eq!(press(&mut changes, &[letter('T'), letter('S')]), []);
-    check(
-        &mut changes,
-        (60, 10),
-        expect![[r#"
-            ─ changes in /w ────────────────────────────────────────────
-              a                                                    +1 −0
-            ─ hunk 1 of 1 ───────────────────────────── lines 2–5 of 5 ─
-            change 8 · written through Bowline · 00:08:08 UTC
-              new file
-              @@ -0,0 +1 @@
-            ▌   1 +a
-            this change belongs to no session: u and U take back it
-            alone
-            u undo  r redo  U file  T turn  S session  Tab diff  ? help
-        "#]],
-    );
+    let mut changes = Changes::new(listed(vec![of_user(8, "/w/a", None, Some("a\n"))]));
+    assert_eq!(press(&mut changes, &[letter('a'), letter('T'), letter('S')]), []);
+    check(&mut changes, (60, 10), expect![[r#"
+        ─ all changes in /w ────────────────────────────────────────
+          a (may be yours)                                     +1 −0
+        ─ hunk 1 of 1 ───────────────────────────── lines 2–5 of 5 ─
+        change 8 · found on disk · 00:08:08 UTC
+          new file
+          @@ -0,0 +1 @@
+        ▌   1 +a
+        this change belongs to no session: u and U take back it
+        alone
+        u undo  r redo  U file  T turn  S session  Tab diff  ? help
+    "#]]);
     let alone =
         Selection { change: Some(Reversal { change: ChangeId(8), hunks: None }), ..Selection::default() };
-    assert_eq!(press(&mut changes, &[letter('U')]), [Outcome::Undo(alone)], "and not what others changed");
+    let undone = press(&mut changes, &[letter('U'), letter('y')]);
+    assert_eq!(undone, [Outcome::Undo(alone)], "and not what others changed");
 }
 
 #[test]

@@ -1,13 +1,15 @@
-//! What a conversation wants to know: which sessions there are, and what was changed.
+//! What a conversation wants to know: which sessions there are, what was changed, and why something failed.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bowline_host::Session;
 use bowline_state::schema::v1::{ListSessionsRequest, SessionInfo};
 use bowline_state::undo::Selection;
 use bowline_workspace::workspace::{TakenBack, Workspace};
 
-use crate::chat::changes::{Entry, Listed, newest};
+use crate::chat::changes::{Entry, Listed, may_be_users, newest};
+use crate::ending::Ending;
 use crate::records::times::{now, written_ago};
 
 /// So many pages of sessions are looked through.
@@ -51,18 +53,20 @@ pub(super) fn changes(workspace: &Workspace) -> Result<Listed, String> {
     let changed = workspace.changes(&Selection::default()).map_err(|error| error.to_string())?;
     let (changed, older) = newest(changed, MAX_CHANGES);
     let mut room = MAX_CHANGE_BYTES;
-    let mut entries: Vec<Entry> = Vec::new();
-    for changed in changed.into_iter().rev() {
+    let mut entries: Vec<Entry> =
+        changed.into_iter().map(|changed| Entry { changed, before: None, after: None }).collect();
+    // Agents' changes are what is looked at first.
+    let mut order: Vec<usize> = (0..entries.len()).rev().collect();
+    order.sort_by_key(|at| may_be_users(&entries[*at].changed.change));
+    for at in order {
+        let Entry { changed, before, after } = &mut entries[at];
         // Of an undo only what it took back is shown.
-        let (before, after) = match room {
-            room if room == 0 || !changed.change.reverses.is_empty() => (None, None),
-            _ => workspace.texts(changed.change.id).map_err(|error| error.to_string())?,
-        };
-        let bytes = [&before, &after].into_iter().flatten().map(String::len).sum();
+        if room > 0 && changed.change.reverses.is_empty() {
+            (*before, *after) = workspace.texts(changed.change.id).map_err(|error| error.to_string())?;
+        }
+        let bytes = [&before, &after].into_iter().filter_map(|text| text.as_ref().map(String::len)).sum();
         room = room.saturating_sub(bytes);
-        entries.push(Entry { changed, before, after });
     }
-    entries.reverse();
     Ok(Listed { entries, older })
 }
 
@@ -76,5 +80,21 @@ pub(super) fn taken_back(what: &str, done: &TakenBack) -> String {
     match changed {
         1 => format!("{what} in 1 file{left}"),
         count => format!("{what} in {count} files{left}"),
+    }
+}
+
+/// Says that an agent did not answer in time.
+pub(super) fn silent(what: &str, time: Duration) -> String {
+    format!("the agent did not {what} within {} s", time.as_secs())
+}
+
+/// Returns why something could not be had, in words.
+pub(super) fn why(ending: &Ending) -> String {
+    match ending {
+        Ending::Failed(error) => format!("{error:#}"),
+        Ending::Usage(text) | Ending::TimedOut(text) | Ending::NoSession(text) | Ending::Denied(text) => {
+            text.clone()
+        }
+        Ending::Interrupted => "interrupted".to_owned(),
     }
 }
