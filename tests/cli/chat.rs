@@ -3,6 +3,7 @@
 use expect_test::expect;
 
 use crate::program::{Scene, script};
+use crate::run::others;
 use crate::screen::{Screen, agent_below, below, runs, until_stopped};
 
 const ENTER: &str = "\r";
@@ -46,6 +47,11 @@ impl Screen {
         self.hides("Tab back").await;
     }
 
+    /// Waits until a question can be answered, and returns the screen.
+    async fn asked(&mut self) -> String {
+        self.until("a question", |screen| screen.contains("reject") && !screen.contains("a moment")).await
+    }
+
     /// Leaves, and returns what is on the screen then.
     async fn quit(&mut self) -> String {
         let processes = below(self.id());
@@ -70,8 +76,20 @@ async fn a_write_is_approved_seen_and_undone() {
     scene.put("notes.txt", "one\ntwo\nthree\n");
     let mut screen = chat(&scene, &[]).await;
     screen.say("replace \"two\" with \"TWO\" in notes.txt").await;
-    let question = screen.shows("reject").await;
+    let question = screen.asked().await;
     expect![[r#"
+         Bowline · replace "two" with "TWO" in notes.txt        $PROJECT
+        ❯ replace "two" with "TWO" in notes.txt
+
+        ▸ ○ edit   Edit notes.txt  +1 −1
+
+
+
+
+
+
+
+        ────────────────────────────────────────────────────────────────────────────────
         Bowline asks: Edit notes.txt
         Asked because no rule covers it, and preset ask asks before writes
         ────────────────────────────────────────────────────────────────────────────────
@@ -81,26 +99,20 @@ async fn a_write_is_approved_seen_and_undone() {
         2   -two
           2 +TWO
         3 3  three
-
-
-
-
-
-
-
-
-
-
-
-
-
-        a allow  r reject  A always…  R never…  e reject, why…
-        u split  Ctrl-C cancel  ? help
+        y allow once  s this session  p this project  n reject  N always reject
+        s, p and N hold for the file $PROJECT/notes.txt
+        r reject, why…  m more…  v split  Ctrl-C cancel  ? help
     "#]]
     .assert_eq(&scene.clean(&question));
     assert_eq!(scene.get("notes.txt"), "one\ntwo\nthree\n");
+    // What answers nothing.
+    screen.send(ENTER).await;
     screen.send("a").await;
+    screen.shows("a moment").await;
+    screen.asked().await;
+    screen.send("y").await;
     screen.shows("✓ edit").await;
+    screen.shows("Changed 1 file: notes.txt +1 −1 · F2").await;
     screen.shows("● ready").await;
     assert_eq!(scene.get("notes.txt"), "one\nTWO\nthree\n");
     screen.send(F2).await;
@@ -123,11 +135,243 @@ async fn what_is_rejected_is_not_done() {
     let scene = Scene::new();
     let mut screen = chat(&scene, &[]).await;
     screen.say("write new.txt: text").await;
-    screen.shows("reject").await;
-    screen.send("r").await;
+    screen.asked().await;
+    screen.send("n").await;
     screen.shows("✗ edit").await;
     screen.shows("● ready").await;
     assert!(!scene.has("new.txt"));
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn what_may_be_the_users_own_is_not_undone_by_a_slip() {
+    let scene = Scene::new();
+    scene.put("notes.txt", "one\n");
+    let mut screen = chat(&scene, &[]).await;
+    screen.resize(160, 30);
+    screen.say("replace \"one\" with \"two\" in notes.txt").await;
+    screen.asked().await;
+    // Saved by the user while the agent waits.
+    scene.put("zz-mine.txt", "my own work\n");
+    screen.send("y").await;
+    screen.shows("Changed 1 file: notes.txt +1 −1 · F2").await;
+    screen.shows("● ready").await;
+    screen.send(F2).await;
+    let listed = screen.shows("hunk 1 of 1").await;
+    assert!(listed.contains("1 more may be yours: a") && !listed.contains("zz-mine.txt"), "{listed}");
+    screen.send("a").await;
+    let listed = screen.shows("zz-mine.txt (may be yours)").await;
+    // Whichever was recorded first stands first.
+    let row = |name: &str| listed.lines().position(|line| line.starts_with(&format!("  {name}")));
+    let way = if row("zz-mine.txt") < row("notes.txt") { "\u{1b}[H" } else { "\u{1b}[F" };
+    screen.send(way).await;
+    screen.shows("my own work").await;
+    screen.send("u").await;
+    let asked = screen.shows("y undo zz-mine.txt").await;
+    assert!(asked.contains("Undoing deletes zz-mine.txt."), "{asked}");
+    screen.send(ENTER).await;
+    screen.shows("not undone").await;
+    assert_eq!(scene.get("zz-mine.txt"), "my own work\n");
+    screen.send("u").await;
+    screen.shows("y undo zz-mine.txt").await;
+    screen.send("y").await;
+    screen.shows("undone in 1 file").await;
+    assert!(!scene.has("zz-mine.txt"));
+    assert_eq!(scene.get("notes.txt"), "two\n");
+    screen.send(ESCAPE).await;
+    screen.shows("● ready").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn an_answer_becomes_a_rule_that_is_shown_and_can_be_removed() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.resize(160, 60);
+    screen.say("run touch one\nrun touch one").await;
+    let question = screen.asked().await;
+    assert!(question.contains("s, p and N hold for exactly the command `touch one`"), "{question}");
+    screen.send("p").await;
+    let told = screen.shows("to remove it: bowline policy forget 'touch one'").await;
+    assert!(told.contains("rule saved in this project: allow execute: exactly touch one"), "{told}");
+    screen.shows("● ready").await;
+    screen.say("run touch two").await;
+    screen.asked().await;
+    screen.send("N").await;
+    screen.shows("to remove it: bowline policy forget 'touch two'").await;
+    screen.shows("● ready").await;
+    screen.quit().await;
+    assert!(scene.has("one") && !scene.has("two"));
+    for command in ["touch one", "touch two"] {
+        let told = scene.run(&["policy", "forget", command]);
+        assert!(told.starts_with("forgotten: ") && told.ends_with("--- 0\n"), "{told}");
+    }
+}
+
+/// Returns the script of an agent that asks to write a file, and writes it after somebody else has changed it.
+fn late_writer(scene: &Scene) -> String {
+    let path = scene.path("a.txt");
+    let send = |message: &str| format!("printf '%s\\n' '{message}'");
+    let request = format!(
+        r#"{{"jsonrpc":"2.0","id":"p","method":"session/request_permission","params":{{"sessionId":"s1","toolCall":{{"toolCallId":"t1","title":"Edit a.txt","kind":"edit","content":[{{"type":"diff","path":"{path}","oldText":"one\ntwo\nthree\n","newText":"ONE\ntwo\nthree\n"}}]}},"options":[{{"optionId":"y","name":"Allow","kind":"allow_once"}},{{"optionId":"n","name":"Reject","kind":"reject_once"}}]}}}}"#
+    );
+    let file = |method: &str, more: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"f","method":"fs/{method}_text_file","params":{{"sessionId":"s1","path":"{path}"{more}}}}}"#
+        )
+    };
+    let lines = [
+        "read -r line".to_owned(),
+        send(&file("read", "")),
+        "read -r line".to_owned(),
+        send(&request),
+        "read -r line".to_owned(),
+        "printf 'one\\ntwo\\nthree\\nmine\\n' > a.txt".to_owned(),
+        send(&file("write", r#","content":"ONE\ntwo\nthree\n""#)),
+        "read -r line".to_owned(),
+        others::stops("end_turn"),
+        // It stays until it is left.
+        "read -r line".to_owned(),
+    ];
+    others::agent(scene, &lines.join("\n"))
+}
+
+#[tokio::test]
+async fn what_is_asked_again_says_why_and_shows_what_changed() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\ntwo\nthree\n");
+    let agent = late_writer(&scene);
+    let mut screen = chat(&scene, &["--agent", &agent]).await;
+    screen.resize(80, 40);
+    screen.say("go").await;
+    screen.asked().await;
+    screen.send("y").await;
+    screen.shows("asks again").await;
+    let again = screen.asked().await;
+    for text in
+        ["! the file changed since you approved this:", "  4 +mine", "What it would do now:", "  1 +ONE"]
+    {
+        assert!(again.contains(text), "{text}:\n{again}");
+    }
+    // The same key would be a held one.
+    screen.send("s").await;
+    screen.shows("● ready").await;
+    assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree\nmine\n");
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn a_turn_is_taken_back_by_a_command() {
+    let scene = Scene::new();
+    scene.put("notes.txt", "one\n");
+    let mut screen = chat(&scene, &["--approve", "edits"]).await;
+    for (prompt, file) in
+        [("replace \"one\" with \"two\" in notes.txt", "notes.txt"), ("write new.txt: text", "new.txt")]
+    {
+        screen.say(prompt).await;
+        screen.shows(&format!("Changed 1 file: {file}")).await;
+        screen.shows("● ready").await;
+    }
+    screen.send("/un").await;
+    screen.shows("Takes back what the last turn changed").await;
+    screen.send("\t").await;
+    screen.hides("Takes back what the last turn changed").await;
+    screen.send(ENTER).await;
+    screen.shows("undone in new.txt").await;
+    assert!(!scene.has("new.txt"));
+    assert_eq!(scene.get("notes.txt"), "two\n");
+    screen.say("/undo").await;
+    screen.shows("undone in notes.txt").await;
+    assert_eq!(scene.get("notes.txt"), "one\n");
+    screen.say("/undo").await;
+    screen.shows("there is nothing to undo").await;
+    screen.say("/changes").await;
+    screen.shows("changes by agents").await;
+    screen.send(ESCAPE).await;
+    screen.shows("● ready").await;
+    screen.say("/quit").await;
+    assert_eq!(screen.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn the_start_screen_has_examples_that_work() {
+    let scene = Scene::new();
+    scene.put("README.md", "# Shop\n");
+    scene.put("notes.txt", "an old hat\n");
+    let mut screen = chat(&scene, &["--approve", "edits"]).await;
+    let start = screen.text();
+    let examples: Vec<&str> = start.lines().filter_map(|line| line.strip_prefix("  ❯ ")).collect();
+    assert_eq!(examples, ["list", "read @README.md", "replace \"old\" with \"new\" in notes.txt"]);
+    screen.resize(80, 60);
+    for (example, seen) in examples.iter().zip(["README.md (7 bytes)", "# Shop", "Changed notes.txt"]) {
+        screen.say(example).await;
+        screen.shows(seen).await;
+        screen.shows("● ready").await;
+    }
+    assert_eq!(scene.get("notes.txt"), "an new hat\n");
+    screen.say("@README.md").await;
+    screen.until("two reads", |screen| screen.matches("Read README.md").count() == 2).await;
+    screen.shows("● ready").await;
+    screen.say("help").await;
+    screen.shows("write PATH: TEXT").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn a_command_of_ones_own_is_run_and_ended() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("!echo made by me > mine.txt; cat mine.txt; exit 3").await;
+    screen.shows("  made by me\n  ended: 3").await;
+    screen.say("!sleep 1000").await;
+    screen.shows("Esc ends it").await;
+    let running = below(screen.id());
+    screen.send(ESCAPE).await;
+    screen.shows("your command was ended").await;
+    screen.shows("● ready").await;
+    screen.send(F2).await;
+    screen.shows("Nothing was changed here").await;
+    screen.send(ESCAPE).await;
+    screen.shows("● ready").await;
+    screen.quit().await;
+    assert_eq!(running.into_iter().filter(|id| runs(*id)).count(), 0, "something still runs");
+}
+
+#[tokio::test]
+async fn a_prompt_is_written_in_an_editor() {
+    let scene = Scene::new();
+    let editor =
+        script(&scene.home(), "editor", "#!/bin/sh\nprintf ' and more\\nsay the end\\n' >> \"$2\"\n");
+    let editor = format!("{editor} --wait");
+    let mut screen = Screen::start_with(&scene, &["chat"], &[("EDITOR", &editor)]);
+    screen.shows("● ready").await;
+    screen.send("say some").await;
+    screen.shows("❯ say some").await;
+    screen.send("\u{f}").await;
+    screen.shows("❯ say some and more\n  say the end").await;
+    screen.send(ENTER).await;
+    screen.shows("\nsome and more").await;
+    screen.shows("\nthe end").await;
+    screen.shows("● ready").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn prompts_wait_for_each_other() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &["--approve", "all"]).await;
+    let fifo = scene.path("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    screen.say("run cat fifo").await;
+    screen.shows("◐ run").await;
+    screen.say("say the second").await;
+    screen.shows("next: say the second").await;
+    screen.say("say the third").await;
+    screen.shows("next: say the third").await;
+    tokio::task::spawn_blocking(move || std::fs::write(fifo, "x\n").unwrap()).await.unwrap();
+    screen.shows("\nthe second").await;
+    screen.shows("\nthe third").await;
+    screen.shows("● ready").await;
     screen.quit().await;
 }
 
@@ -190,7 +434,8 @@ async fn a_dead_agent_is_started_again_with_its_session() {
     assert!(gone.contains("SIGKILL"), "{gone}");
     screen.send(CTRL_R).await;
     screen.shows("the agent was started again").await;
-    screen.shows("\nremember me").await;
+    let again = screen.shows("\nremember me").await;
+    assert!(again.starts_with(" Bowline · say remember me"), "the title is still there: {again}");
     screen.say("say and now?").await;
     screen.shows("\nand now?").await;
     screen.shows("● ready").await;
@@ -264,7 +509,7 @@ async fn commands_and_files_are_completed() {
     screen.send("\t").await;
     screen.shows("say @src/deep/needle.rs").await;
     screen.send(CTRL_C).await;
-    screen.send("/").await;
+    screen.send("/com").await;
     screen.shows("/compact").await;
     screen.send(CTRL_C).await;
     screen.hides("/compact").await;
@@ -452,6 +697,46 @@ async fn everything_is_drawn_anew_at_a_key() {
     screen.shows("stray").await;
     screen.send(CTRL_L).await;
     screen.hides("stray").await;
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn the_wheel_scrolls_unless_the_mouse_selects() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("stream 2000").await;
+    screen.shows("2000").await;
+    screen.shows("● ready").await;
+    screen.send("\u{1b}[<64;10;10M").await;
+    screen.shows("more below").await;
+    for _ in 0..2 {
+        screen.send("\u{1b}[<65;10;10M").await;
+    }
+    screen.hides("more below").await;
+    screen.send("\u{1b}[19~").await;
+    screen.shows("the mouse selects text").await;
+    assert!(String::from_utf8_lossy(&screen.written).contains("\u{1b}[?1000l"));
+    screen.quit().await;
+}
+
+#[tokio::test]
+async fn a_text_is_found_in_the_conversation() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    screen.say("say hay").await;
+    screen.shows("\nhay").await;
+    screen.shows("● ready").await;
+    screen.say("say the needle\nstream 2000").await;
+    screen.shows("2000").await;
+    screen.shows("● ready").await;
+    assert!(!screen.text().contains("the needle"));
+    screen.send("\u{6}").await;
+    screen.shows("Enter older").await;
+    screen.send("NEEDLE").await;
+    screen.send(ENTER).await;
+    screen.shows("the needle").await;
+    screen.send(ESCAPE).await;
+    screen.shows("● ready").await;
     screen.quit().await;
 }
 

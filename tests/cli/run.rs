@@ -4,7 +4,7 @@ mod asking;
 pub(crate) mod ending;
 mod found;
 mod limits;
-mod others;
+pub(crate) mod others;
 
 use crate::program::Scene;
 use expect_test::expect;

@@ -3,10 +3,12 @@
 mod app;
 mod approval;
 mod changes;
+mod command;
 mod completion;
 mod conversation;
 mod diff;
 mod draw;
+mod editor;
 mod entry;
 mod event;
 mod form;
@@ -28,8 +30,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use crossterm::event::{Event as Input, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use futures_util::StreamExt as _;
+use crossterm::event::{
+    Event as Input, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind,
+};
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::client::{ClientArguments, Launch};
@@ -50,6 +54,9 @@ const SHARE: u32 = 3;
 
 /// Who types does not wait longer than this to see it, whatever drawing takes.
 const LONGEST_PAUSE: Duration = Duration::from_millis(150);
+
+/// So many lines each notch of the wheel scrolls.
+const WHEEL_LINES: isize = 3;
 
 /// How often time goes by where something moves.
 const TICK: Duration = Duration::from_millis(100);
@@ -97,7 +104,8 @@ pub(crate) async fn run(arguments: ChatArguments) -> Result<(), Ending> {
     app.is_own = runner.is_own();
     runner.start();
     let tty = Tty::take().context("cannot use the terminal")?;
-    let talk = Talk { app, runner, inbox, tty, begun: Instant::now(), colours: colours(), read_only };
+    let (begun, colours, wants_editor) = (Instant::now(), colours(), false);
+    let talk = Talk { app, runner, inbox, tty, begun, colours, read_only, wants_editor };
     let session = talk.talk().await?;
     if let Some(session) = session {
         // What cannot be said is not missed: the sessions can be listed.
@@ -143,6 +151,8 @@ struct Talk {
     begun: Instant,
     colours: Colours,
     read_only: bool,
+    // Whether the prompt is to be written in an editor next.
+    wants_editor: bool,
 }
 
 /// Whether the conversation goes on.
@@ -228,7 +238,26 @@ impl Talk {
             if goes != Goes::On {
                 return Ok(goes);
             }
+            if std::mem::take(&mut self.wants_editor) {
+                // Keys are the editor's until it ends.
+                drop(keys);
+                self.edit_prompt().await?;
+                keys = EventStream::new();
+                // What interrupts an editor interrupts nothing else.
+                while interrupted.recv().now_or_never().is_some() {}
+            }
         }
+    }
+
+    /// Lets the person write the prompt in an editor.
+    async fn edit_prompt(&mut self) -> std::io::Result<()> {
+        let text = self.app.input.text();
+        let edited = self.tty.lend(editor::edit(&text)).await?;
+        match edited {
+            Ok(edited) => self.app.input.set(edited.trim_end()),
+            Err(why) => self.app.flash(why),
+        }
+        Ok(())
     }
 
     /// Takes in all that has happened.
@@ -248,14 +277,27 @@ impl Talk {
                 self.tty.suspend()?;
                 Goes::On
             }
+            Input::Key(key) if key.code == KeyCode::F(8) && key.kind == KeyEventKind::Press => {
+                let text = match self.tty.toggle_mouse()? {
+                    true => "the wheel scrolls; F8 lets the mouse select text",
+                    false => "the mouse selects text; F8 lets the wheel scroll",
+                };
+                self.app.flash(text);
+                Goes::On
+            }
             Input::Key(key) if is_control(key, 'l') => {
                 self.tty.clear()?;
                 Goes::On
             }
             Input::Key(key) => self.handle(Event::Key(key)),
             Input::Paste(text) => self.handle(Event::Paste(text)),
+            Input::Mouse(mouse) => match mouse.kind {
+                MouseEventKind::ScrollUp => self.handle(Event::Wheel(-WHEEL_LINES)),
+                MouseEventKind::ScrollDown => self.handle(Event::Wheel(WHEEL_LINES)),
+                _ => Goes::On,
+            },
             // The next drawing takes the size that there is.
-            Input::Resize(..) | Input::FocusGained | Input::FocusLost | Input::Mouse(_) => Goes::On,
+            Input::Resize(..) | Input::FocusGained | Input::FocusLost => Goes::On,
         })
     }
 
@@ -276,6 +318,7 @@ impl Talk {
                 Action::Elicitation(number, action) => self.inbox.fill(number, action),
                 Action::ListChanges => self.runner.list_changes(),
                 Action::Undo(selection) => self.runner.take_back(selection, false),
+                Action::UndoTurns(undo) => self.runner.undo_turns(undo),
                 Action::Redo(selection) => self.runner.take_back(selection, true),
                 Action::ListSessions => self.runner.list_sessions(),
                 Action::Open(session) => self.runner.open(session),
@@ -283,6 +326,9 @@ impl Talk {
                 Action::SetOption(id, value) => self.runner.set_option(id, value),
                 Action::SetMode(mode) => self.runner.set_mode(mode),
                 Action::Restart(restart) => self.runner.restart(restart),
+                Action::RunShell(line) => self.runner.run_shell(line),
+                Action::EndShell => self.runner.end_shell(),
+                Action::Edit => self.wants_editor = true,
                 Action::Bell => self.tty.bell(),
                 Action::Quit => goes = Goes::Over,
             }

@@ -15,6 +15,8 @@ use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
 use crate::records::showing::{Look, print, safe};
 
+pub(crate) use rules::describe_saved_rule;
+
 /// What is asked for: the rules are shown if nothing else is.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]

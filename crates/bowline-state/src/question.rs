@@ -356,7 +356,8 @@ impl Item {
 
 impl Shown {
     /// Returns the change as a patch that is safe to show, without its head.
-    fn lines(&self) -> Vec<String> {
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
         let before = self.before.as_deref().map_or("", String::as_str);
         let stat = diff::stat(before, &self.after);
         let head = match &self.before {

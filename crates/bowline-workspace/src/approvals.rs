@@ -63,6 +63,11 @@ pub trait Person: Send + Sync + 'static {
     fn tell(&self, text: &str) {
         let _unused = text;
     }
+
+    /// Tells that an answer became a rule in the user's file, which holds until it is taken out again.
+    fn rule_saved(&self, rule: &Rule) {
+        let _unused = rule;
+    }
 }
 
 /// There is nobody: what no rule allows is denied.
@@ -376,12 +381,19 @@ impl Approvals {
                 _ => None,
             };
             let kept = scope.zip(self.inner.file.as_ref()).map(|(scope, file)| file.remember(&rule, scope));
-            if let Some(Err(why)) = &kept {
-                self.inner.person.tell(&format!("the rule holds only until the end of this program: {why}"));
+            match kept {
+                Some(Ok(())) => {
+                    self.inner.person.rule_saved(&rule);
+                    continue;
+                }
+                Some(Err(why)) => {
+                    self.inner
+                        .person
+                        .tell(&format!("the rule holds only until the end of this program: {why}"));
+                }
+                None => {}
             }
-            if !matches!(kept, Some(Ok(()))) {
-                self.keep(rule);
-            }
+            self.keep(rule);
         }
         self.changed();
     }

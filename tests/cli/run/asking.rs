@@ -62,7 +62,7 @@ impl Seat {
     }
 }
 
-pub(super) const ASKED: &str = "Allow it? [y/s/p/a/n/r/?] ";
+pub(super) const ASKED: &str = "Allow it? [y/s/p/n/N/r/?] ";
 
 #[tokio::test]
 async fn a_question_is_asked_with_all_that_it_rests_on() {
@@ -78,18 +78,21 @@ async fn a_question_is_asked_with_all_that_it_rests_on() {
           -two
           +2
         Asked because no rule covers it, and preset ask asks before writes
-        s, p and a hold for the file $PROJECT/a.txt
-        s2, p2 and a2 for files in $PROJECT and below
-        Allow it? [y/s/p/a/n/r/?] "#]]
+        y allow once   s this session   p this project   n reject   N always reject   r reject and say why
+        s, p and N hold for the file $PROJECT/a.txt
+        s2, p2 and N2 for files in $PROJECT and below
+        Allow it? [y/s/p/n/N/r/?] "#]]
     .assert_eq(&scene.clean(&seat.until(ASKED).await));
     seat.types("what?\n").await;
     expect![[r#"
         what?
-        y  yes, this once                n  no, this once
-        s  yes, for this session         r  no, and say why: r, or r REASON
-        p  yes, always in this project   a  yes, always and everywhere
+        y  allow this once                       n  reject this once
+        s  allow for this session                N  reject in this project from now on
+        p  allow in this project from now on     r  reject and say why: r, or r REASON
+        always     allow in every project from now on; written out, so that it is no slip
+        s2, p2 …   for more than the narrowest, where that is offered
         1, 2, 3 …  what the agent offers, where there is more to choose than yes and no
-        Allow it? [y/s/p/a/n/r/?] "#]]
+        Allow it? [y/s/p/n/N/r/?] "#]]
     .assert_eq(&seat.until(ASKED).await);
     seat.types("y\n").await;
     expect![[r#"
@@ -107,8 +110,9 @@ async fn a_question_is_asked_with_all_that_it_rests_on() {
           run rm a.txt
           in $PROJECT
         Asked because `rm a.txt`: no rule covers it, and preset ask asks before commands
-        s, p and a hold for exactly the command `rm a.txt`
-        Allow it? [y/s/p/a/n/r/?] "#]]
+        y allow once   s this session   p this project   n reject   N always reject   r reject and say why
+        s, p and N hold for exactly the command `rm a.txt`
+        Allow it? [y/s/p/n/N/r/?] "#]]
     .assert_eq(&scene.clean(&seat.until(ASKED).await));
     assert_eq!(scene.get("a.txt"), "one\n2\n");
     seat.types("r\n").await;
@@ -162,7 +166,18 @@ async fn an_answer_can_hold_for_longer() {
     let mut seat = Seat::take(&scene, &["run", "--format", "quiet", "run touch one"]);
     seat.until(ASKED).await;
     seat.types("p\n").await;
-    seat.end().await;
+    expect![[r#"
+        p
+        bowline: rule saved in this project: allow execute: exactly touch one
+        bowline: to remove it: bowline policy forget 'touch one'
+        `touch one`:
+
+        ```
+        [`touch one` ended with exit code 0, through the editor, TIME]
+        ```
+        --- Some(0)
+    "#]]
+    .assert_eq(&scene.clean(&seat.end().await));
     expect![[r#"
         `touch one`:
 
@@ -172,6 +187,52 @@ async fn an_answer_can_hold_for_longer() {
         --- 0
     "#]]
     .assert_eq(&scene.run(&["run", "--format", "quiet", "run touch one"]));
+    // As it was said.
+    expect![[r#"
+        forgotten: allow execute: exactly touch one  (this workspace)
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["policy", "forget", "touch one"]));
+}
+
+#[tokio::test]
+async fn a_capital_n_rejects_from_now_on_and_no_letter_allows_everywhere() {
+    let scene = scene();
+    let mut seat = Seat::take(&scene, &["run", "--format", "quiet", "write b.txt: x"]);
+    seat.until(ASKED).await;
+    seat.types("a\n").await;
+    seat.until(ASKED).await;
+    seat.types("\n").await;
+    seat.until(ASKED).await;
+    seat.types("N\n").await;
+    expect![[r#"
+        N
+        bowline: rule saved in this project: deny write: $PROJECT/b.txt
+        bowline: to remove it: bowline policy forget $PROJECT/b.txt
+        Writing `b.txt` did not work:
+
+        ```
+        permission denied: a rule of the user's denies it
+        ```
+        bowline: denied: write b.txt: by rule 1 of $HOME/.config/bowline/policy.toml for this workspace (deny write: path `b.txt`)
+        --- Some(5)
+    "#]].assert_eq(&scene.clean(&seat.end().await));
+    assert!(!scene.has("b.txt"));
+    expect![[r#"
+        Writing `b.txt` did not work:
+
+        ```
+        permission denied: a rule of the user's denies it
+        ```
+        --- stderr
+        bowline: denied: write b.txt: by rule 1 of $HOME/.config/bowline/policy.toml for this workspace (deny write: path `b.txt`)
+        --- 5
+    "#]].assert_eq(&scene.run(&["run", "--format", "quiet", "write b.txt: x"]));
+    expect![[r#"
+        forgotten: deny write: $PROJECT/b.txt  (this workspace)
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["policy", "forget", &scene.path("b.txt")]));
 }
 
 #[tokio::test]

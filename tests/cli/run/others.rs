@@ -13,7 +13,7 @@ printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s1"OPENED}}'
 "#;
 
 /// Returns an agent that does what a shell script says once it has a session.
-pub(super) fn agent(scene: &Scene, turn: &str) -> String {
+pub(crate) fn agent(scene: &Scene, turn: &str) -> String {
     agent_with(scene, "", "", turn)
 }
 
@@ -29,13 +29,13 @@ fn update(update: &str) -> String {
     )
 }
 
-pub(super) fn says(text: &str) -> String {
+pub(crate) fn says(text: &str) -> String {
     update(&format!(
         r#"{{"sessionUpdate":"agent_message_chunk","content":{{"type":"text","text":"{text}"}}}}"#
     ))
 }
 
-pub(super) fn stops(why: &str) -> String {
+pub(crate) fn stops(why: &str) -> String {
     format!(r#"printf '%s\n' '{{"jsonrpc":"2.0","id":2,"result":{{"stopReason":"{why}"}}}}'"#)
 }
 

@@ -5,7 +5,10 @@
 
 mod gone;
 mod keys;
+mod queue;
+mod search;
 mod settings;
+mod shell;
 mod waiting;
 mod writing;
 
@@ -17,6 +20,8 @@ use bowline_state::schema::v1::{
     NoticeSeverity, SessionConfigOption, SessionId, SessionInfo, SessionModeId, StopReason,
 };
 
+use crossterm::event::KeyCode;
+
 use super::approval::Approval;
 use super::changes::Changes;
 use super::completion::Completion;
@@ -24,7 +29,9 @@ use super::conversation::{Conversation, Tone};
 use super::event::{Action, Allowed, Can, Event, Opened};
 use super::form::FormView;
 use super::input::Input;
+use super::parts::entry::Entry;
 use super::picker::Picker;
+use crate::client::ApprovedChanges;
 pub(crate) use keys::HELP;
 use settings::Setting;
 
@@ -37,9 +44,15 @@ const TWICE: Duration = Duration::from_secs(3);
 /// Who wrote something less than so long ago goes on with that when a question comes.
 const TYPING: Duration = Duration::from_secs(2);
 
-/// So long no key is pressed while a question is in sight before one answers it. Longer than most keyboards wait before
-/// a key that is held repeats itself.
-const QUIET: Duration = Duration::from_millis(800);
+/// After any other key, so long none is pressed before one answers a question.
+const QUIET: Duration = Duration::from_millis(300);
+
+/// So long the key that answered a question answers no other. Longer than most keyboards wait before a key that is held
+/// repeats itself.
+const HELD: Duration = Duration::from_millis(700);
+
+/// So long a question is in sight before a key answers it: nobody sees it sooner and presses one for it.
+const REACTION: Duration = Duration::from_millis(100);
 
 /// A conversation.
 #[derive(Debug)]
@@ -62,8 +75,12 @@ pub(crate) struct App {
     pub(crate) stage: Stage,
     /// The turn that goes on.
     pub(crate) turn: Option<Turn>,
-    /// What is sent when the turn is over.
-    pub(crate) queued: Option<String>,
+    /// What is looked for in the conversation.
+    pub(crate) search: Option<Entry>,
+    /// The command of the person's own that runs, and since when.
+    pub(crate) shell: Option<(String, Duration)>,
+    /// What is sent when the turn is over, the first first.
+    pub(crate) queued: VecDeque<String>,
     /// How the agent calls itself.
     pub(crate) agent: String,
     /// The directory of the workspace, for people.
@@ -72,6 +89,8 @@ pub(crate) struct App {
     pub(crate) options: Vec<SessionConfigOption>,
     /// The mode of the session.
     pub(crate) mode: Option<SessionModeId>,
+    /// What the session is about, if the agent ever said.
+    pub(crate) title: Option<String>,
     /// Whether the whole plan is shown.
     pub(crate) whole_plan: bool,
     /// What the agent can do.
@@ -89,15 +108,18 @@ pub(crate) struct App {
     // When Ctrl-C was pressed last with nothing to cancel, or to cancel.
     interrupted: Option<Duration>,
     // When a key was pressed last, whatever for; and when one wrote text. The last: before the one that is looked at.
-    touched: Duration,
+    touched: Option<Duration>,
     typed: Option<Duration>,
     pressed: Option<Duration>,
+    // The key that answered a question last, and when it was pressed last since.
+    answered: Option<(KeyCode, Duration)>,
     // Whether the screen was too small to show anything when it was drawn last.
     too_small: bool,
     files: Vec<String>,
     files_truncated: bool,
     files_asked: Option<Duration>,
     notices: u64,
+    approved: ApprovedChanges,
     wants_changes: bool,
     wants_sessions: bool,
     // Whether something was said in the session, here.
@@ -175,11 +197,14 @@ impl App {
             forms: VecDeque::new(),
             stage: Stage::Opening(format!("starting {agent}")),
             turn: None,
-            queued: None,
+            search: None,
+            shell: None,
+            queued: VecDeque::new(),
             agent,
             cwd,
             options: Vec::new(),
             mode: None,
+            title: None,
             whole_plan: false,
             can: Can::default(),
             allowed: Allowed::default(),
@@ -189,14 +214,16 @@ impl App {
             session: None,
             flash: None,
             interrupted: None,
-            touched: Duration::ZERO,
+            touched: None,
             typed: None,
             pressed: None,
+            answered: None,
             too_small: false,
             files: Vec::new(),
             files_truncated: false,
             files_asked: None,
             notices: 0,
+            approved: ApprovedChanges::default(),
             wants_changes: false,
             wants_sessions: false,
             said: false,
@@ -212,6 +239,7 @@ impl App {
         match event {
             Event::Key(key) => (actions, self.pressed) = (self.key(key), Some(now)),
             Event::Paste(text) => self.paste(&text),
+            Event::Wheel(lines) => self.wheel(lines),
             Event::Tick => actions = self.out_of_time(),
             Event::Opened(opened) => actions = self.opened(*opened),
             Event::NotOpened { why, alive } => self.not_opened(why, alive),
@@ -224,7 +252,8 @@ impl App {
             }
             Event::Remark(tone, text) => self.conversation.note(tone, text),
             Event::Asked(question) => {
-                let (id, approval) = (question.id, Approval::new(question));
+                let differences = self.approved.differences(&question);
+                let (id, approval) = (question.id, Approval::new(question, differences));
                 let (drawn, since, was_ready) = (false, None, false);
                 self.questions.push_back(Asked { id, approval, drawn, since, was_ready });
                 actions.push(Action::Bell);
@@ -267,6 +296,7 @@ impl App {
                 self.look_for_completion();
                 self.tell_of_more_files();
             }
+            Event::ShellEnded(result) => self.shell_ended(result),
             Event::Options(options) => self.options = options,
             Event::Mode(mode) => self.mode = Some(mode),
             Event::TerminalStarted(id) => self.conversation.terminals().started(id),
@@ -294,13 +324,14 @@ impl App {
         }
     }
 
-    /// Lets the question in sight be answered once it was drawn and no key was pressed for a while. What is in the
-    /// queue of keys when it is drawn was pressed before: the time counts from the first event after that.
+    /// Lets the question in sight be answered once it was drawn, and nobody types. What is in the queue of keys when it is
+    /// drawn was pressed before: the time counts from the first event after that.
     fn arm(&mut self) {
         let (now, touched) = (self.now, self.touched);
         if let Some(asked) = self.questions.front_mut() {
-            let since = asked.drawn.then(|| (*asked.since.get_or_insert(now)).max(touched));
-            let ready = since.is_some_and(|since| now.saturating_sub(since) >= QUIET);
+            let since = asked.drawn.then(|| *asked.since.get_or_insert(now));
+            let in_sight = since.is_some_and(|since| now.saturating_sub(since) >= REACTION);
+            let ready = in_sight && touched.is_none_or(|touched| now.saturating_sub(touched) >= QUIET);
             asked.approval.ready(ready);
             asked.was_ready |= ready;
         }
@@ -322,10 +353,25 @@ impl App {
         fresh && self.typed.is_some_and(|typed| self.now.saturating_sub(typed) < TYPING)
     }
 
+    /// Scrolls whatever is in sight.
+    fn wheel(&mut self, lines: isize) {
+        if let Some(asked) = self.questions.front_mut() {
+            asked.approval.scroll(lines);
+        } else if let Some(Pane::Changes(changes)) = &mut self.pane {
+            changes.scroll(lines);
+        } else if self.forms.is_empty() && self.pane.is_none() {
+            self.conversation.scroll(lines);
+        }
+    }
+
     /// Says whether something moves even if nothing happens.
     pub(crate) fn is_moving(&self) -> bool {
         let opens = matches!(self.stage, Stage::Opening(_));
-        opens || self.turn.is_some() || self.flashing().is_some() || !self.questions.is_empty()
+        opens
+            || self.turn.is_some()
+            || self.shell.is_some()
+            || self.flashing().is_some()
+            || !self.questions.is_empty()
     }
 
     /// Returns the session.
@@ -350,7 +396,11 @@ impl App {
             // What was remarked while it was opened is still of interest.
             (false, None) => {}
         }
-        self.said &= self.session.as_ref() == Some(&opened.session);
+        // The agent was started again: what was set before is what the person wants.
+        let is_same = self.session.as_ref() == Some(&opened.session);
+        let before = is_same.then(|| (self.mode.take(), std::mem::take(&mut self.options)));
+        self.said &= is_same;
+        self.title.take_if(|_| !is_same);
         self.session = Some(opened.session);
         self.agent = opened.agent;
         self.can = opened.can;
@@ -363,14 +413,16 @@ impl App {
             self.conversation.note(Tone::Quiet, remark);
         }
         self.conversation.go_to_end();
-        self.next_prompt()
+        let mut actions = before.map_or_else(Vec::new, |(mode, options)| self.restore(mode, &options));
+        actions.extend(self.next_prompt());
+        actions
     }
 
     fn not_opened(&mut self, why: String, alive: bool) {
         if alive {
             self.stage = Stage::Ready;
             // What was to be said was for another session.
-            self.unqueue();
+            self.unqueue_all();
             self.conversation.note(Tone::Error, why);
         } else {
             self.died(why);
@@ -388,6 +440,8 @@ impl App {
         if before.and_then(|before| before.current_mode()) != snapshot.current_mode() {
             self.mode = snapshot.current_mode().cloned();
         }
+        let title = snapshot.title().filter(|title| !title.trim().is_empty());
+        self.title = title.map(ToOwned::to_owned).or(self.title.take());
         let total = snapshot.notices_total();
         let new = usize::try_from(total.saturating_sub(self.notices)).unwrap_or(usize::MAX);
         self.notices = total;
@@ -409,54 +463,6 @@ impl App {
         self.conversation.update(snapshot, self.now);
         for (tone, text) in notices.into_iter().rev() {
             self.conversation.note(tone, text);
-        }
-    }
-
-    /// Sends what waits, if it can be sent now.
-    fn next_prompt(&mut self) -> Vec<Action> {
-        if self.turn.is_some() || self.stage != Stage::Ready {
-            return Vec::new();
-        }
-        match self.queued.take() {
-            Some(text) => self.send(text),
-            None => Vec::new(),
-        }
-    }
-
-    fn send(&mut self, text: String) -> Vec<Action> {
-        self.said = true;
-        self.conversation.prompt(text.clone());
-        self.turn = Some(Turn { since: self.now, cancelled: None });
-        vec![Action::Prompt(text)]
-    }
-
-    /// Sends a prompt, or keeps it until it can be sent, or says why not.
-    fn say(&mut self, text: String) -> Vec<Action> {
-        if let Stage::Dead(_) = self.stage {
-            self.input.set(&text);
-            self.flash("the agent is not running: Ctrl-R starts it again");
-            return Vec::new();
-        }
-        if self.turn.is_none() && self.stage == Stage::Ready {
-            return self.send(text);
-        }
-        if self.queued.is_some() {
-            self.input.set(&text);
-            self.flash("one prompt waits already: Ctrl-C cancels the turn, Ctrl-Q takes the prompt back");
-            return Vec::new();
-        }
-        self.queued = Some(text);
-        Vec::new()
-    }
-
-    /// Takes back the prompt that waits, to change it.
-    fn unqueue(&mut self) {
-        if let Some(text) = self.queued.take() {
-            let both = match self.input.is_empty() {
-                true => text,
-                false => format!("{text}\n{}", self.input.text()),
-            };
-            self.input.set(&both);
         }
     }
 
@@ -484,7 +490,7 @@ impl App {
             return self.next_prompt();
         }
         // What was to come after it may not be wanted any more.
-        self.unqueue();
+        self.unqueue_all();
         Vec::new()
     }
 }

@@ -1,30 +1,32 @@
-//! The full-screen question: every file of a request, the whole command, what is dangerous, and the keys to answer.
+//! A question: every file of a request, the whole command, what is dangerous, and the keys to answer. It takes as many rows
+//! of the screen as it needs, below the conversation, or all of them.
 //!
-//! Nothing is an answer by default: Enter never is, no key is before the question was in sight for a moment without any
-//! ([`Approval::ready`]), none that repeats because it is held, and none that is held with Control or Alt.
+//! Nothing is an answer by default: Enter never is, no key is while somebody types ([`Approval::ready`]), none that repeats
+//! because it is held, and none that is held with Control or Alt.
 
+mod body;
 mod choice;
 mod detail;
+mod footer;
 mod words;
 
 use std::sync::Arc;
 
-use bowline_state::diff::{Stat, stat};
-use bowline_state::display;
-use bowline_state::operation::Target;
-use bowline_state::question::{Answer, Choice, Item, Keep, Question, Reply};
+use bowline_state::diff::Stat;
+use bowline_state::question::{Answer, Choice, Keep, Question, Reply};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 use ratatui::widgets::Clear;
 
 use super::diff::Layout;
 use super::parts::cells::{self, Stays};
 use super::parts::entry::Entry;
 use super::parts::view::View;
-use super::parts::{keys, put, put_all, ruled, split_bottom, split_left, split_top, theme};
+use super::parts::{put, put_all, split_bottom, split_top, theme};
+use crate::client::Difference;
 use choice::{Chosen, Keeping};
 use words::{Words, help_lines};
 
@@ -40,6 +42,12 @@ const LIST_BESIDE: (u16, u16) = (110, 38);
 /// With fewer rows than this, one thing after the other has the screen.
 const SMALL: u16 = 12;
 
+/// A screen with fewer rows than this is not shared with the conversation.
+const LEAST_SHARED: u16 = 18;
+
+/// So many rows of a screen are for the conversation at least.
+const CONVERSATION_ROWS: u16 = 6;
+
 /// With fewer columns than this there are fewer words.
 const LEAST_WORDS: u16 = 26;
 
@@ -47,6 +55,8 @@ const LEAST_WORDS: u16 = 26;
 #[derive(Debug)]
 pub(crate) struct Approval {
     question: Arc<Question>,
+    // What of each operation is not as it was approved.
+    differences: Vec<Option<Difference>>,
     armed: bool,
     selected: usize,
     // Whether all of an operation was in sight, and how many rows from the first on of the one that is chosen.
@@ -64,6 +74,9 @@ pub(crate) struct Approval {
     layout: Option<Layout>,
     view: View,
     mode: Mode,
+    // Whether it has the whole screen, and whether that is a small one.
+    whole: bool,
+    small: bool,
     drawn: Option<Drawn>,
 }
 
@@ -85,10 +98,11 @@ struct Drawn {
 
 impl Approval {
     /// Returns a question that cannot be answered before [`Approval::ready`].
-    pub(crate) fn new(question: Arc<Question>) -> Self {
+    pub(crate) fn new(question: Arc<Question>, differences: Vec<Option<Difference>>) -> Self {
         let items = question.items.len();
         Self {
             question,
+            differences,
             armed: false,
             selected: 0,
             looked_at: vec![false; items],
@@ -101,8 +115,15 @@ impl Approval {
             layout: None,
             view: View::default(),
             mode: Mode::Looking,
+            whole: false,
+            small: false,
             drawn: None,
         }
+    }
+
+    /// Returns what is asked.
+    pub(crate) fn question(&self) -> &Question {
+        &self.question
     }
 
     /// Takes answers from now on, or not: only whoever has stopped typing has seen the question.
@@ -152,6 +173,14 @@ impl Approval {
         }
     }
 
+    /// Scrolls what is in sight by some lines.
+    pub(crate) fn scroll(&mut self, lines: isize) {
+        match &mut self.mode {
+            Mode::Reading { view, .. } => view.scroll(lines),
+            _ => self.view.scroll(lines),
+        }
+    }
+
     /// Takes in pasted text, which answers nothing.
     pub(crate) fn paste(&mut self, text: &str) {
         if let Mode::Reason(entry) = &mut self.mode {
@@ -166,29 +195,24 @@ impl Approval {
         // A key that is held repeats what was meant for something else.
         let answers = self.armed && key.kind == KeyEventKind::Press;
         match key.code {
-            KeyCode::Char('a') if answers && self.question.is_plain(Choice::Allow) => {
-                return (!self.goes_on()).then(Reply::allow);
-            }
-            KeyCode::Char('r') if answers && self.question.is_plain(Choice::Deny) => {
-                return Some(Reply::deny());
-            }
-            KeyCode::Char('A') if answers && self.question.is_plain(Choice::Allow) && !self.goes_on() => {
-                self.keep(Choice::Allow);
-            }
-            KeyCode::Char('R') if answers && self.question.is_plain(Choice::Deny) => self.keep(Choice::Deny),
+            KeyCode::Char('y') if answers => return self.answer(Choice::Allow, Keep::Once),
+            KeyCode::Char('s') if answers => return self.answer(Choice::Allow, Keep::Session),
+            KeyCode::Char('p') if answers => return self.answer(Choice::Allow, Keep::Project),
+            KeyCode::Char('n') if answers => return self.answer(Choice::Deny, Keep::Once),
+            KeyCode::Char('N') if answers => return self.answer(Choice::Deny, Keep::Project),
             KeyCode::Char(digit @ '1'..='9') if answers => return self.choose(digit),
-            KeyCode::Char('e') if answers => self.mode = Mode::Reason(Entry::default()),
-            KeyCode::Char('u') => {
+            KeyCode::Char('r') if answers => self.mode = Mode::Reason(Entry::default()),
+            KeyCode::Char('m') if answers => self.keep(),
+            KeyCode::Char('v') => {
                 let (_, width, layout) =
                     self.drawn.as_ref().map_or((0, 0, Layout::Unified), |drawn| drawn.key);
                 self.layout = Some(self.layout.unwrap_or(layout).other()).filter(|_| width > 0);
             }
             KeyCode::Char('?') | KeyCode::F(1) => self.read(true),
             KeyCode::Char('w') => self.read(false),
-            KeyCode::Tab | KeyCode::Right | KeyCode::Char('n') => self.select(self.selected + 1),
-            KeyCode::BackTab | KeyCode::Left | KeyCode::Char('p') => {
-                self.select(self.selected.saturating_sub(1));
-            }
+            KeyCode::Char('f') => self.whole = !self.whole,
+            KeyCode::Tab | KeyCode::Right => self.select(self.selected + 1),
+            KeyCode::BackTab | KeyCode::Left => self.select(self.selected.saturating_sub(1)),
             code => {
                 self.view.key(code);
             }
@@ -234,8 +258,27 @@ impl Approval {
         true
     }
 
-    fn keep(&mut self, choice: Choice) {
-        if let Some(keeping) = Keeping::new(&self.question, choice) {
+    /// Returns an answer, if the agent leaves it to a yes or a no, and all of what is allowed was in sight. One that lasts
+    /// holds for the narrowest that a rule can be made for.
+    fn answer(&mut self, choice: Choice, keep: Keep) -> Option<Reply> {
+        if !self.question.is_plain(choice) {
+            return None;
+        }
+        let reply = match keep {
+            Keep::Once => Reply::answer(choice, keep),
+            _ => Keeping::new(&self.question, choice)?.reply(keep)?,
+        };
+        (choice == Choice::Deny || !self.goes_on()).then_some(reply)
+    }
+
+    /// Lets the person choose what an answer holds for, and how long.
+    fn keep(&mut self) {
+        let choice = if self.question.is_plain(Choice::Allow) { Choice::Allow } else { Choice::Deny };
+        let keeping = Keeping::new(&self.question, choice).filter(|_| self.question.is_plain(choice));
+        if choice == Choice::Allow && keeping.is_some() && self.goes_on() {
+            return;
+        }
+        if let Some(keeping) = keeping {
             self.mode = Mode::Keeping(keeping);
         }
     }
@@ -248,6 +291,18 @@ impl Approval {
         }
     }
 
+    /// Returns how many rows of a screen it takes: as many as it needs, if that leaves the conversation some.
+    pub(crate) fn rows(&mut self, screen: Rect) -> u16 {
+        if self.whole || screen.height < LEAST_SHARED || matches!(self.mode, Mode::Reading { .. }) {
+            return screen.height;
+        }
+        self.small = false;
+        let Words { title, dangers, because, .. } = Words::of(&self.question, screen.width);
+        let head = title.len().min(TITLE_ROWS + 1) + dangers.len() + because.len();
+        let needed = head + self.body_rows(screen.width) + self.footer(screen).len();
+        u16::try_from(needed).unwrap_or(u16::MAX).min(screen.height - CONVERSATION_ROWS)
+    }
+
     /// Draws all of it, over whatever is there. So many questions wait behind it.
     pub(crate) fn draw(&mut self, frame: &mut Frame<'_>, area: Rect, waiting: usize) {
         let area = area.intersection(frame.area());
@@ -255,6 +310,8 @@ impl Approval {
             return;
         }
         frame.render_widget(Clear, area);
+        let screen = frame.area();
+        self.small = screen.height < SMALL;
         if let Mode::Reading { help, view } = &mut self.mode {
             let lines =
                 if *help { help_lines(area.width) } else { Words::of(&self.question, area.width).all() };
@@ -264,7 +321,7 @@ impl Approval {
             put(frame, last, &Line::styled(format!("{position} any other key: back"), theme::aside()));
             return;
         }
-        let footer = self.footer(area);
+        let footer = self.footer(Rect { height: screen.height, ..area });
         let (rest, bottom) = split_bottom(area, footer.len());
         let head = self.head(rest);
         let (top, body) = split_top(rest, head.len());
@@ -277,7 +334,8 @@ impl Approval {
     /// and what is missing is said.
     fn head(&mut self, area: Rect) -> Vec<Line<'static>> {
         let (width, height) = (usize::from(area.width), usize::from(area.height));
-        let room = height.saturating_sub((height / 2).min(8)).max(1);
+        let body = self.body_rows(area.width).min(height / 2).min(8);
+        let room = height.saturating_sub(body).max(1);
         let note = |text: String, style: Style| Line::styled(cells::fit(&text, width, Stays::Start), style);
         let Words { mut title, dangers, because, .. } = Words::of(&self.question, area.width);
         if title.len() > TITLE_ROWS {
@@ -298,197 +356,6 @@ impl Approval {
         }
         lines
     }
-
-    /// Returns what stands below: the keys, or what is being answered.
-    fn footer(&mut self, area: Rect) -> Vec<Line<'static>> {
-        // Whoever makes a rule has to see what for, if only that.
-        let half = if area.height < SMALL { area.height } else { area.height * 2 / 3 };
-        match &self.mode {
-            Mode::Keeping(keeping) => keeping.lines(area.width, half),
-            Mode::Reason(entry) => {
-                let mut lines = vec![
-                    Line::styled("Reject. What should the agent know?", theme::title()),
-                    entry.line(area.width, true),
-                    keys(&[("Enter", "reject"), ("Esc", "back")], area.width),
-                ];
-                lines.drain(..lines.len().saturating_sub(usize::from(half).max(2)));
-                lines
-            }
-            Mode::Looking | Mode::Reading { .. } => {
-                let mut lines = self.offers(area);
-                if let Some(what) = &self.warned {
-                    let text = format!("! {what}: once more to {}", self.allow(area.width));
-                    let text = cells::fit(&text, usize::from(area.width), Stays::Start);
-                    lines.push(Line::styled(text, theme::danger()));
-                }
-                if self.armed {
-                    lines.extend(self.answers(area));
-                } else {
-                    lines.push(Line::styled("a moment: no key answers yet", theme::aside()));
-                }
-                lines
-            }
-        }
-    }
-
-    /// Returns the agent's own answers, as many as there is room for.
-    fn offers(&mut self, area: Rect) -> Vec<Line<'static>> {
-        let width = usize::from(area.width);
-        let choices = self.question.choices();
-        let room = usize::from(area.height / 3).max(1);
-        self.offered = if choices.len() > room { room - 1 } else { choices.len() };
-        let row = |text: String| Line::raw(cells::fit(&cells::visible(&text), width, Stays::Start));
-        let shown = choices.iter().zip(1..).take(self.offered);
-        let mut lines: Vec<Line<'static>> =
-            shown.map(|(offer, number)| row(format!("{number} {}", offer.text()))).collect();
-        if self.offered < choices.len() {
-            lines.push(row(format!("… {} answers to choose from: w", choices.len())));
-        }
-        lines
-    }
-
-    fn allow(&self, width: u16) -> String {
-        match self.question.items.len() {
-            0 | 1 => "allow".to_owned(),
-            items if width < LEAST_WORDS => format!("all {items}"),
-            items => format!("allow all {items}"),
-        }
-    }
-
-    /// Returns the keys that answer and those that look, in one row or two.
-    fn answers(&self, area: Rect) -> Vec<Line<'static>> {
-        let items = self.question.items.len();
-        let allow = self.allow(area.width);
-        let mut lines = Vec::new();
-        let rules = !self.question.suggestions.is_empty();
-        let [yes, no] = [Choice::Allow, Choice::Deny].map(|choice| self.question.is_plain(choice));
-        let answers = [
-            ("a", allow.as_str(), yes),
-            ("r", "reject", no),
-            ("A", "always…", yes && rules),
-            ("R", "never…", no && rules),
-            ("e", "reject, why…", true),
-        ];
-        let change = self.question.items.get(self.selected).is_some_and(|item| item.change.is_some());
-        let looks = [
-            ("Tab", "next", items > 1),
-            ("u", "split", change),
-            ("Ctrl-C", "cancel", true),
-            ("?", "help", true),
-        ];
-        let of = |keys: &[(&'static str, &str, bool)]| {
-            let shown = keys.iter().filter(|(_, _, shown)| *shown);
-            shown.map(|(key, what, _)| (*key, (*what).to_owned())).collect::<Vec<_>>()
-        };
-        let (mut answers, looks) = (of(&answers), of(&looks));
-        let cells = |keys: &[(&str, String)]| {
-            keys.iter().map(|(key, what)| cells::width(key) + cells::width(what) + 3).sum::<usize>()
-        };
-        let fits = cells(&answers) + cells(&looks) <= usize::from(area.width) + 2;
-        let row = |shown: &[(&'static str, String)]| {
-            let shown: Vec<(&str, &str)> = shown.iter().map(|(key, what)| (*key, what.as_str())).collect();
-            keys(&shown, area.width)
-        };
-        if fits || area.height < SMALL {
-            answers.extend(looks);
-            lines.push(row(&answers));
-        } else {
-            lines.extend([row(&answers), row(&looks)]);
-        }
-        lines
-    }
-
-    fn body(&mut self, frame: &mut Frame<'_>, area: Rect, waiting: usize) {
-        let items = self.question.items.len();
-        if area.is_empty() || items == 0 {
-            return;
-        }
-        let (list, rest) = match area.width >= LIST_BESIDE.0 {
-            _ if items == 1 || area.height < SMALL / 2 => (Rect::default(), area),
-            true => split_left(area, LIST_BESIDE.1),
-            false => split_top(area, (items + 1).min(usize::from(area.height / 3).max(2))),
-        };
-        let (rule, rest) = split_top(rest, 1);
-        let layout = self.layout.unwrap_or_else(|| Layout::for_width(rest.width));
-        let key = (self.selected, rest.width, layout);
-        let drawn = match self.drawn.take() {
-            Some(drawn) if drawn.key == key => drawn,
-            _ => {
-                self.covered = 0;
-                Drawn { key, lines: detail::lines(&self.question.items[self.selected], rest.width, layout) }
-            }
-        };
-        self.view.draw(frame, rest, &drawn.lines);
-        // What was jumped over was not in sight.
-        if self.view.top() <= self.covered {
-            self.covered = self.covered.max(self.view.end());
-        }
-        self.looked_at[self.selected] |= self.covered >= drawn.lines.len();
-        self.list(frame, list);
-        self.drawn = Some(drawn);
-        let more = match waiting {
-            0 => None,
-            1 => Some("1 more question".to_owned()),
-            several => Some(format!("{several} more questions")),
-        };
-        let number = (items > 1).then(|| format!("{} of {items}", self.selected + 1));
-        let place: Vec<String> = number.into_iter().chain(more).collect();
-        let place = if place.is_empty() { String::new() } else { format!(" {} ", place.join(" · ")) };
-        let position = self.view.position().map_or_else(String::new, |text| format!(" lines {text} "));
-        put(frame, rule, &ruled(&place, &position, rule.width));
-    }
-
-    fn list(&mut self, frame: &mut Frame<'_>, area: Rect) {
-        if area.is_empty() {
-            return;
-        }
-        let width = usize::from(area.width);
-        let (rule, rows) = split_top(area, 1);
-        let items = self.question.items.len();
-        let looked_at = self.looked_at.iter().filter(|looked_at| **looked_at).count();
-        let place = format!(" {items} operations, {looked_at} looked at ");
-        put(frame, rule, &ruled(&place, "", rule.width));
-        let height = usize::from(rows.height);
-        let top = (self.selected + 1).saturating_sub(height.max(1));
-        for (y, at) in (rows.y..rows.bottom()).zip(top..items) {
-            let item = &self.question.items[at];
-            let stat = match (&item.change, self.stats[at]) {
-                (None, _) => None,
-                (Some(_), Some(stat)) => Some(stat),
-                (Some(change), None) => {
-                    let before = change.before.as_ref().map_or("", |before| before.as_str());
-                    Some(*self.stats[at].insert(stat(before, &change.after)))
-                }
-            };
-            let style = if at == self.selected { theme::chosen() } else { Style::new() };
-            let row = Rect { y, height: 1, ..rows };
-            put(frame, row, &entry(item, stat, style, width));
-        }
-    }
-}
-
-/// Returns a row of the list: kind, target, how many lines.
-fn entry(item: &Item, stat: Option<Stat>, style: Style, width: usize) -> Line<'static> {
-    let kind = item.operation.kind.word();
-    let (name, stays) = match &item.operation.target {
-        Target::File { asked, .. } | Target::Elsewhere { asked } => {
-            (display::line(asked, MAX_TEXT), Stays::End)
-        }
-        Target::Command(command) => {
-            (display::line(&display::invocation(&command.invocation), MAX_TEXT), Stays::Start)
-        }
-        Target::Url(text) | Target::Described(text) => (display::line(text, MAX_TEXT), Stays::Start),
-    };
-    let counts = stat.map(|stat| [format!(" +{}", stat.added), format!(" −{}", stat.removed)]);
-    let used = counts.iter().flatten().map(|text| cells::width(text)).sum::<usize>() + kind.len() + 1;
-    let name = cells::fit(&cells::visible(&name), width.saturating_sub(used), stays);
-    let blank = " ".repeat(width.saturating_sub(used + cells::width(&name)));
-    let mut line = Line::styled(format!("{kind} {name}{blank}"), style);
-    if let Some([added, removed]) = counts {
-        line.push_span(Span::styled(added, theme::added()));
-        line.push_span(Span::styled(removed, theme::removed()));
-    }
-    line
 }
 
 /// Returns whether a key is pressed by itself, Shift apart.

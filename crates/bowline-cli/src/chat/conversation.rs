@@ -3,15 +3,19 @@
 //! Only what is in sight is laid out: a place in the conversation is an item and a line of it, and not a number of lines
 //! from the start. What was laid out is kept until the item changes or the screen has another width.
 
+mod search;
+mod timing;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use bowline_state::accumulator::{Compaction, Entry, Message, MessageKind, Snapshot, ToolCallView};
-use bowline_state::schema::v1::{ToolCallId, ToolCallStatus};
 use ratatui::text::Line;
 
 use super::entry::{self, Look};
 use super::live::{Screen, Terminals};
+pub(crate) use search::Direction;
+use timing::Timings;
 
 /// So many prompts and remarks of our own are kept; the oldest go.
 const MAX_OWN: usize = 2000;
@@ -66,18 +70,12 @@ pub(crate) struct Note {
 pub(crate) enum Tone {
     /// Good to know.
     Quiet,
+    /// What a command of the person's own wrote.
+    Output,
     /// Something to look at.
     Warning,
     /// Something went wrong.
     Error,
-}
-
-/// When a call was first and last seen at work.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Timing {
-    from: Duration,
-    to: Option<Duration>,
-    waits: bool,
 }
 
 // Which things of the agent there were when something of our own was put behind them.
@@ -120,12 +118,14 @@ pub(crate) struct Conversation {
     // What the person opened or closed; the rest is as its kind and state have it.
     opened: HashMap<Key, bool>,
     selected: Option<Key>,
+    // The line that was found last.
+    found: Option<(Key, usize)>,
     scroll: Scroll,
     // Where the first line in sight is, and the size, as it was drawn last.
     top: Option<(Key, usize)>,
     size: (usize, usize),
     laid: HashMap<Key, Laid>,
-    timings: HashMap<ToolCallId, Timing>,
+    timings: Timings,
     terminals: Terminals,
     now: Duration,
     running: bool,
@@ -143,11 +143,12 @@ impl Default for Conversation {
             items: Vec::new(),
             opened: HashMap::new(),
             selected: None,
+            found: None,
             scroll: Scroll::End,
             top: None,
             size: (80, 20),
             laid: HashMap::new(),
-            timings: HashMap::new(),
+            timings: Timings::default(),
             terminals: Terminals::default(),
             now: Duration::ZERO,
             running: false,
@@ -165,26 +166,7 @@ impl Conversation {
     /// Takes in the session as it stands.
     pub(crate) fn update(&mut self, snapshot: Snapshot, now: Duration) {
         self.now = now;
-        // What has ended when it is first seen outside of a turn is of before: nobody knows how long it took.
-        let running = self.running;
-        let replayed = |call: &ToolCallView| call.is_finished() && !running;
-        for call in snapshot.tool_calls() {
-            let over = call.is_finished() || call.cancelled;
-            match self.timings.get_mut(&call.id) {
-                Some(timing) if over && timing.to.is_none() => timing.to = Some(now),
-                // That it waited for a person is not its own time.
-                Some(timing) if timing.waits && call.status != ToolCallStatus::Pending => {
-                    (timing.from, timing.waits) = (now, false);
-                }
-                Some(_) => {}
-                None if replayed(call) => {}
-                None => {
-                    let waits = call.status == ToolCallStatus::Pending;
-                    let to = over.then_some(now);
-                    self.timings.insert(call.id.clone(), Timing { from: now, to, waits });
-                }
-            }
-        }
+        self.timings.update(&snapshot, now, self.running);
         self.snapshot = Some(snapshot);
         self.arrange();
     }
@@ -208,6 +190,10 @@ impl Conversation {
 
     /// Says what time it is, and whether a turn goes on.
     pub(crate) fn tick(&mut self, now: Duration, running: bool) {
+        if self.running && !running {
+            // A call that its agent never ended does not go on for ever.
+            self.timings.stop(now);
+        }
         (self.now, self.running) = (now, running);
     }
 
@@ -311,16 +297,12 @@ impl Conversation {
         let key = *key;
         let before = at.checked_sub(1).and_then(|before| self.items.get(before));
         let both_calls = matches!((before, item), (Some((_, Item::Call(_))), Item::Call(_)));
-        let timing = match item {
-            Item::Call(call) => self.timings.get(&call.id).copied(),
+        let took = match item {
+            Item::Call(call) => self.timings.took(&call.id, self.now),
             _ => None,
         };
-        let look = Look {
-            width: self.size.0,
-            open: self.is_open(at),
-            gap: before.is_some() && !both_calls,
-            took: timing.map(|timing| timing.to.unwrap_or(self.now).saturating_sub(timing.from)),
-        };
+        let look =
+            Look { width: self.size.0, open: self.is_open(at), gap: before.is_some() && !both_calls, took };
         let shown = entry::terminals(item).map(|id| self.terminals.get(id));
         let shown: Vec<Option<&Screen>> = shown.collect();
         let version = shown.iter().flatten().map(|screen| screen.version() + 1).sum();
@@ -385,7 +367,9 @@ impl Conversation {
             let gap = self.lay(selected).first().is_some_and(|line| line.width() == 0);
             lines.iter().position(|(at, line, _)| *at == selected && *line == usize::from(gap))
         });
-        (lines.into_iter().map(|(_, _, line)| line).collect(), mark)
+        let found = self.found.and_then(|(key, line)| Some((self.position(key)?, line)));
+        let found = found.and_then(|place| lines.iter().position(|(at, line, _)| (*at, *line) == place));
+        (lines.into_iter().map(|(_, _, line)| line).collect(), found.or(mark))
     }
 
     /// Says whether the end is in sight.

@@ -9,7 +9,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Wrap};
 
 use super::app::{App, Focus, HELP, Pane, Stage};
-use super::parts::theme;
+use super::parts::{put, ruled, split_bottom, split_top, theme};
 use super::wrap::{Break, cut, safe, wrap};
 
 /// On less than this nothing can be shown.
@@ -20,6 +20,12 @@ const MAX_INPUT_ROWS: u16 = 8;
 
 /// So many offers of a completion are in sight.
 const MAX_OFFERS: usize = 8;
+
+/// So many of the prompts that wait are in sight.
+const MAX_QUEUED_ROWS: usize = 3;
+
+/// So many columns are for what is said beside a text that is looked for.
+const FIND_HINTS: u16 = 44;
 
 /// So many lines of the whole plan are in sight.
 const MAX_PLAN: usize = 8;
@@ -44,8 +50,15 @@ pub(crate) fn draw(app: &mut App, frame: &mut Frame<'_>, colours: Colours) {
         return;
     }
     let waiting = app.questions.len().saturating_sub(1);
-    if let Some(asked) = app.questions.front_mut() {
-        asked.approval.draw(frame, area, waiting);
+    let question_rows = app.questions.front_mut().map(|asked| asked.approval.rows(area));
+    if let Some(rows) = question_rows {
+        let (above, below) = split_bottom(area, usize::from(rows));
+        if !above.is_empty() {
+            beside_question(app, frame, above);
+        }
+        if let Some(asked) = app.questions.front_mut() {
+            asked.approval.draw(frame, below, waiting);
+        }
     } else if let Some((_, form)) = app.forms.front_mut() {
         form.draw(frame, area);
     } else if let Some(Pane::Changes(changes)) = &mut app.pane {
@@ -76,7 +89,7 @@ fn conversation(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
     let rows =
         app.input.rows(width.saturating_sub(2), usize::from(MAX_INPUT_ROWS.min(area.height / 3).max(1)));
     let plan = status::plan(app, width, if area.height < 16 { 1 } else { MAX_PLAN });
-    let queued = usize::from(app.queued.is_some());
+    let queued = app.queued.len().min(MAX_QUEUED_ROWS);
     let height = |rows: usize| Constraint::Length(u16::try_from(rows).unwrap_or(0));
     let [top, talk, steps, waiting, line, input, bottom] = Layout::vertical([
         Constraint::Length(1),
@@ -89,30 +102,68 @@ fn conversation(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
     ])
     .areas(area);
     frame.render_widget(Paragraph::new(status::head(app, width)), top);
-    if app.conversation.is_empty() {
-        frame.render_widget(Paragraph::new(greeting(app, talk)), talk);
-    } else {
-        let (lines, selected) = app.conversation.visible(width, usize::from(talk.height));
-        frame.render_widget(Paragraph::new(lines), talk);
-        if let Some(row) = selected.and_then(|row| u16::try_from(row).ok()) {
-            let row = Rect { y: talk.y + row, height: 1, ..talk };
-            frame.buffer_mut().set_style(row, Style::new().add_modifier(Modifier::REVERSED));
-        }
-    }
+    messages(app, frame, talk);
     frame.render_widget(Paragraph::new(plan), steps);
-    if let Some(text) = &app.queued {
-        let text = format!("next: {}", text.replace('\n', " "));
-        frame.render_widget(Paragraph::new(Line::styled(cut(&text, width), faint())), waiting);
-    }
+    let row = |(at, text): (usize, &String)| {
+        let more = match app.queued.len().saturating_sub(MAX_QUEUED_ROWS) {
+            more if more > 0 && at + 1 == MAX_QUEUED_ROWS => format!("  (and {more} more)"),
+            _ => String::new(),
+        };
+        let text = cut(&format!("next: {}", text.replace('\n', " ")), width.saturating_sub(more.len()));
+        Line::styled(text + &more, faint())
+    };
+    let rows: Vec<Line<'static>> = app.queued.iter().enumerate().take(queued).map(row).collect();
+    frame.render_widget(Paragraph::new(rows), waiting);
     let below = if app.conversation.follows() { String::new() } else { " more below: Ctrl-End ".to_owned() };
     let rule = Block::new().borders(Borders::TOP).border_style(faint()).title(Span::styled(below, faint()));
     frame.render_widget(rule, line);
-    let [mark, text] = Layout::horizontal([Constraint::Length(2), Constraint::Min(1)]).areas(input);
+    written(app, frame, input);
+    let status = match &app.search {
+        Some(search) if app.flashing().is_none() => {
+            let mut line = Line::from(vec![Span::styled(" find ", theme::title())]);
+            line.spans.extend(search.line(bottom.width.saturating_sub(FIND_HINTS), true).spans);
+            line.push_span(Span::styled("  Enter older · Down newer · Esc ends", faint()));
+            line
+        }
+        _ => status::line(app, width),
+    };
+    frame.render_widget(Paragraph::new(status), bottom);
+    completion(app, frame, line);
+}
+
+/// Draws what was said and done.
+fn messages(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
+    if app.conversation.is_empty() {
+        frame.render_widget(Paragraph::new(greeting(app, area)), area);
+        return;
+    }
+    let (lines, selected) = app.conversation.visible(usize::from(area.width), usize::from(area.height));
+    frame.render_widget(Paragraph::new(lines), area);
+    if let Some(row) = selected.and_then(|row| u16::try_from(row).ok()) {
+        let row = Rect { y: area.y + row, height: 1, ..area };
+        frame.buffer_mut().set_style(row, Style::new().add_modifier(Modifier::REVERSED));
+    }
+}
+
+/// Draws what is being written.
+fn written(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
+    let [mark, text] = Layout::horizontal([Constraint::Length(2), Constraint::Min(1)]).areas(area);
     frame.render_widget(Paragraph::new(Span::styled("❯ ", Style::new().fg(Color::Green))), mark);
     app.input.focus(app.focus == Focus::Input);
     frame.render_widget(app.input.area(), text);
-    frame.render_widget(Paragraph::new(status::line(app, width)), bottom);
-    completion(app, frame, line);
+}
+
+/// Draws the conversation above a question: its end, and what was being written when the question came.
+fn beside_question(app: &mut App, frame: &mut Frame<'_>, area: Rect) {
+    let (top, rest) = split_top(area, 1);
+    frame.render_widget(Paragraph::new(status::head(app, usize::from(area.width))), top);
+    let (rest, rule) = split_bottom(rest, 1);
+    let (talk, input) = split_bottom(rest, usize::from(!app.input.is_empty()));
+    messages(app, frame, talk);
+    if !input.is_empty() {
+        written(app, frame, input);
+    }
+    put(frame, rule, &ruled("", "", rule.width).style(theme::question()));
 }
 
 fn greeting(app: &App, area: Rect) -> Vec<Line<'static>> {
@@ -129,6 +180,37 @@ fn greeting(app: &App, area: Rect) -> Vec<Line<'static>> {
     };
     let mut lines = vec![Line::default()];
     lines.extend(wrap(&[Span::styled(safe(&text), faint())], width, Break::Words, &[], &[]));
+    if app.stage == Stage::Ready {
+        lines.push(Line::default());
+        lines.extend(examples(app.is_offline(), width));
+    }
+    lines
+}
+
+/// Returns what could be said, for somebody who has not said anything yet.
+fn examples(offline: bool, width: usize) -> Vec<Line<'static>> {
+    let (head, examples, rest) = match offline {
+        true => (
+            "The offline model does plain commands, one a line. For example:",
+            ["list", "read @README.md", "replace \"old\" with \"new\" in notes.txt"],
+            "`help` shows them all. F4 chooses another model; one with a key takes any prompt.",
+        ),
+        false => (
+            "For example:",
+            [
+                "What does this project do?",
+                "Explain @README.md in three sentences",
+                "Run the tests and fix what fails",
+            ],
+            "",
+        ),
+    };
+    let words = |text: &'static str| wrap(&[Span::styled(text, faint())], width, Break::Words, &[], &[]);
+    let mut lines = words(head);
+    let shown = |text| Line::from(vec![Span::raw("  ❯ "), Span::styled(text, Style::new().fg(Color::Cyan))]);
+    lines.extend(examples.into_iter().map(shown));
+    lines.extend(words(rest));
+    lines.extend(words("/undo takes back what the last turn changed."));
     lines
 }
 
@@ -145,15 +227,15 @@ fn completion(app: &App, frame: &mut Frame<'_>, line: Rect) {
     let lines = shown.map(|(at, offer)| {
         let text = cut(&format!(" {} ", offer.text.trim_end()), width);
         let room = width.saturating_sub(Span::raw(text.as_str()).width() + 1);
-        let style = if at == completion.selected {
-            Style::new().add_modifier(Modifier::REVERSED)
-        } else {
-            Style::new()
-        };
-        Line::from(vec![
-            Span::styled(text, style.fg(Color::Cyan)),
-            Span::styled(format!(" {}", cut(&offer.about.replace('\n', " "), room)), faint()),
-        ])
+        let about = format!(" {}", cut(&offer.about.replace('\n', " "), room));
+        let blank = room.saturating_sub(Span::raw(about.as_str()).width().saturating_sub(1));
+        // The whole row is reversed, and nothing else of it: a colour or a faint word would be hard to read then.
+        let line = Line::from(vec![
+            Span::styled(text, theme::title()),
+            Span::raw(about),
+            Span::raw(" ".repeat(blank)),
+        ]);
+        if at == completion.selected { line.style(theme::chosen()) } else { line }
     });
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), place);
 }
@@ -168,7 +250,7 @@ fn window(frame: &mut Frame<'_>, area: Rect, rows: usize, title: &str, hints: &s
     let block = Block::bordered()
         .title(Span::styled(format!(" {title} "), Style::new().add_modifier(Modifier::BOLD)))
         .title_bottom(format!(" {hints} "))
-        .border_style(Style::new().fg(Color::Blue));
+        .border_style(theme::frame());
     let inside = block.inner(place);
     frame.render_widget(block, place);
     inside
@@ -181,7 +263,7 @@ fn help(frame: &mut Frame<'_>, area: Rect, from: usize) {
     let lines = HELP.iter().skip(from.min(most)).map(|(key, what)| {
         let padding = column.saturating_sub(key.chars().count());
         Line::from(vec![
-            Span::styled(format!("{key}{}", " ".repeat(padding)), Style::new().fg(Color::Cyan)),
+            Span::styled(format!("{key}{}", " ".repeat(padding)), theme::title()),
             Span::raw(*what),
         ])
     });

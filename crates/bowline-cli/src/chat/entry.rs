@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_state::accumulator::{Body, Message, MessageKind, Piece, ToolCallView};
-use bowline_state::diff::stat;
+use bowline_state::diff::{Stat, stat};
 use bowline_state::schema::v1::{
     CompactionStatus, ContentBlock, EmbeddedResourceResource, TerminalId, ToolCallContent, ToolCallLocation,
     ToolCallStatus, ToolKind,
@@ -15,6 +15,7 @@ use ratatui::text::{Line, Span};
 
 use super::conversation::{Item, Tone};
 use super::live::Screen;
+use super::parts::theme;
 use super::wrap::{Break, cut, prose, safe, wrap};
 use super::{diff, markdown};
 
@@ -162,10 +163,15 @@ pub(crate) fn lines(
         Item::Note(note) => {
             let style = match note.tone {
                 Tone::Quiet => faint(),
+                Tone::Output => Style::new(),
                 Tone::Warning => Style::new().fg(Color::Yellow),
                 Tone::Error => Style::new().fg(Color::Red),
             };
-            let mark = if note.tone == Tone::Quiet { "· " } else { "! " };
+            let mark = match note.tone {
+                Tone::Quiet => "· ",
+                Tone::Output => "  ",
+                Tone::Warning | Tone::Error => "! ",
+            };
             plain(&note.text, look.width, style, &[Span::styled(mark, style)], safe)
         }
     };
@@ -320,8 +326,11 @@ fn called(call: &ToolCallView, look: Look, terminals: &[Option<&Screen>], root: 
     };
     let time = look.took.map(took).unwrap_or_default();
     let kind = kind(call.kind);
+    let [added, removed] = counts(call)
+        .map_or_else(Default::default, |stat| [format!("  +{}", stat.added), format!(" −{}", stat.removed)]);
+    let counted = Span::raw(added.as_str()).width() + Span::raw(removed.as_str()).width();
     let left = 4 + kind.len() + 1;
-    let room = look.width.saturating_sub(left + time.len() + 1);
+    let room = look.width.saturating_sub(left + time.len() + 1 + counted);
     let title = cut(&call.title.replace('\n', " "), room);
     let padding = room.saturating_sub(Span::raw(title.as_str()).width());
     let head = Line::from(vec![
@@ -329,6 +338,8 @@ fn called(call: &ToolCallView, look: Look, terminals: &[Option<&Screen>], root: 
         Span::styled(format!("{mark} "), style),
         Span::styled(format!("{kind} "), Style::new().fg(Color::Cyan)),
         Span::raw(title),
+        Span::styled(added, theme::added()),
+        Span::styled(removed, theme::removed()),
         Span::styled(format!("{} {time}", " ".repeat(padding)), faint()),
     ]);
     let mut lines = vec![head];
@@ -344,6 +355,15 @@ fn called(call: &ToolCallView, look: Look, terminals: &[Option<&Screen>], root: 
         }
     }
     lines
+}
+
+/// Returns how many lines a call changes in all of its files; none if it changes no text.
+fn counts(call: &ToolCallView) -> Option<Stat> {
+    let diffs = call.content.iter().take(MAX_PLACES).filter_map(|content| match content {
+        ToolCallContent::Diff(diff) => Some(stat(diff.old_text.as_deref().unwrap_or(""), &diff.new_text)),
+        _ => None,
+    });
+    diffs.reduce(|sum, stat| Stat { added: sum.added + stat.added, removed: sum.removed + stat.removed })
 }
 
 /// Returns a call's title and the command that it runs, whole, where its line has no room for them.

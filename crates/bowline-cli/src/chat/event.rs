@@ -10,6 +10,7 @@ use bowline_state::schema::v1::{
     CreateElicitationRequest, ElicitationAction, SessionConfigId, SessionConfigOption,
     SessionConfigOptionValue, SessionId, SessionInfo, SessionModeId, StopReason, TerminalId,
 };
+use bowline_state::slash::Undo;
 use bowline_state::undo::Selection;
 use crossterm::event::KeyEvent;
 
@@ -23,6 +24,8 @@ pub(crate) enum Event {
     Key(KeyEvent),
     /// Text was pasted.
     Paste(String),
+    /// The wheel was turned, by so many lines: up if they are negative.
+    Wheel(isize),
     /// Time went by.
     Tick,
     /// An agent was started, and a session opened.
@@ -74,6 +77,8 @@ pub(crate) enum Event {
         /// Whether there are more.
         truncated: bool,
     },
+    /// A command of the person's own has ended: what it wrote, or why it could not be run.
+    ShellEnded(Result<String, String>),
     /// The options of the session are these now.
     Options(Vec<SessionConfigOption>),
     /// The mode of the session is this now.
@@ -144,6 +149,8 @@ pub(crate) enum Action {
     ListChanges,
     /// Take changes back.
     Undo(Selection),
+    /// Take back what the session changed, by turns, a file or all.
+    UndoTurns(Undo),
     /// Do again what was taken back.
     Redo(Selection),
     /// Ask the agent which sessions there are.
@@ -158,6 +165,12 @@ pub(crate) enum Action {
     SetMode(SessionModeId),
     /// Start the agent again, with the session that was open or a new one.
     Restart(Restart),
+    /// Run a command of the person's own.
+    RunShell(String),
+    /// End it.
+    EndShell,
+    /// Let the person write the prompt in an editor.
+    Edit,
     /// Make a sound.
     Bell,
     /// Leave.

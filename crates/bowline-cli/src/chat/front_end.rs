@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bowline_host::{BoxFuture, FrontEnd, Person, Question, Reply};
 use bowline_state::accumulator::Snapshot;
 use bowline_state::ledger::Verdict;
+use bowline_state::policy::Rule;
 use bowline_state::question::QuestionId;
 use bowline_state::schema::v1::{CreateElicitationRequest, ElicitationAction, SessionId, TerminalId};
 use bowline_workspace::terminals::{Live, LocalTerminals};
@@ -17,6 +18,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::conversation::Tone;
 use super::event::Event;
+use crate::policy::describe_saved_rule;
 
 /// So many events wait at most beside states and output. The oldest remarks go.
 const MAX_WAITING: usize = 1000;
@@ -198,6 +200,10 @@ impl Person for Inbox {
 
     fn tell(&self, text: &str) {
         self.push(Event::Remark(Tone::Warning, text.to_owned()));
+    }
+
+    fn rule_saved(&self, rule: &Rule) {
+        self.push(Event::Remark(Tone::Quiet, describe_saved_rule(rule)));
     }
 }
 

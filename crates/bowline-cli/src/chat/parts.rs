@@ -76,5 +76,24 @@ pub(crate) fn keys(keys: &[(&str, &str)], width: u16) -> Line<'static> {
     line
 }
 
+/// Returns keys with what they do, in as many rows as they need.
+pub(crate) fn key_rows(keys: &[(&str, &str)], width: u16) -> Vec<Line<'static>> {
+    let (width, mut used) = (usize::from(width), 0);
+    let mut rows = vec![Line::default()];
+    for (key, what) in keys {
+        let needed = cells::width(key) + 1 + cells::width(what);
+        if used > 0 && used + needed > width {
+            rows.push(Line::default());
+            used = 0;
+        }
+        used += needed + GAP.len();
+        if let Some(row) = rows.last_mut() {
+            row.push_span(Span::styled((*key).to_owned(), theme::key()));
+            row.push_span(Span::raw(format!(" {what}{GAP}")));
+        }
+    }
+    rows
+}
+
 /// What stands between two keys.
 const GAP: &str = "  ";

@@ -3,10 +3,11 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Frame;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
+use super::parts::theme;
 use super::wrap::cut;
 
 /// One row of a list.
@@ -95,7 +96,7 @@ impl Picker {
         let block = Block::bordered()
             .title(Span::styled(format!(" {} ", self.title), Style::new().add_modifier(Modifier::BOLD)))
             .title_bottom(hints)
-            .border_style(Style::new().fg(Color::Blue));
+            .border_style(theme::frame());
         let inside = block.inner(place);
         frame.render_widget(block, place);
         let (inner, rows) = (usize::from(inside.width), usize::from(inside.height).saturating_sub(1));
@@ -110,18 +111,11 @@ impl Picker {
             let mark = if row.current { "● " } else { "  " };
             let label = cut(&row.label, inner.saturating_sub(2));
             let room = inner.saturating_sub(4 + Span::raw(label.as_str()).width());
-            let style = if at == self.selected {
-                Style::new().add_modifier(Modifier::REVERSED)
-            } else {
-                Style::new()
-            };
-            lines.push(Line::from(vec![
-                Span::styled(format!("{mark}{label}"), style),
-                Span::styled(
-                    format!("  {}", cut(&row.about, room)),
-                    Style::new().add_modifier(Modifier::DIM),
-                ),
-            ]));
+            let about = format!("  {}", cut(&row.about, room));
+            let blank = inner.saturating_sub(2 + Span::raw(format!("{label}{about}")).width());
+            let text = format!("{mark}{label}{about}{}", " ".repeat(blank));
+            lines
+                .push(Line::styled(text, if at == self.selected { theme::chosen() } else { theme::frame() }));
         }
         frame.render_widget(Paragraph::new(lines), inside);
     }

@@ -2,6 +2,9 @@
 //! end through the inbox.
 
 mod finding;
+mod shell;
+mod summary;
+mod undo;
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -13,19 +16,22 @@ use bowline_state::schema::v1::{
     PromptCapabilities, SessionConfigId, SessionConfigOptionValue, SessionId, SessionModeId,
     SetSessionConfigOptionRequest, SetSessionModeRequest,
 };
+use bowline_state::slash::Undo;
 use bowline_state::undo::Selection;
 use bowline_wire::Grace;
 use bowline_workspace::listing::ListOptions;
 use bowline_workspace::walker::Kind;
 use tokio::sync::{Mutex, Notify};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::conversation::Tone;
 use super::event::{Allowed, Can, Event, Opened, Restart};
 use super::front_end::Inbox;
 use crate::client::{Client, Launch, prompt};
 use crate::ending::Ending;
-use finding::{changes, list_sessions, taken_back};
+use finding::{changes, list_sessions, silent, taken_back, why};
+use summary::describe_turn;
+use undo::undo_turns;
 
 /// How long an agent may take to open another session.
 const OPEN: Duration = Duration::from_secs(60);
@@ -54,6 +60,8 @@ pub(crate) struct Runner {
     // Told when a session that is being opened is not wanted any more.
     given_up: Arc<Notify>,
     tasks: JoinSet<()>,
+    // The command of the person's own that was started last.
+    shell: Option<AbortHandle>,
 }
 
 /// The agent that runs, if one does, and how many ran before it.
@@ -81,6 +89,7 @@ impl Runner {
             refused: Arc::default(),
             given_up: Arc::default(),
             tasks: JoinSet::new(),
+            shell: None,
         }
     }
 
@@ -176,9 +185,16 @@ impl Runner {
                 // It will never answer anything again.
                 caller.close();
             }
+            let turn = end.as_ref().ok().map(|end| end.turn);
             let end = end.map(|end| end.stop).map_err(|error| error.to_string());
+            let (files, workspace) = (session.files().clone(), hands.launch.host.workspace().clone());
+            let changed = tokio::task::spawn_blocking(move || describe_turn(&workspace, files.id(), turn?));
+            let changed = changed.await.ok().flatten();
             // What it changed last, such as calls that were cancelled, was not told.
             hands.inbox.push(Event::Updated(session.id().clone(), session.snapshot()));
+            if let Some(changed) = changed {
+                hands.inbox.push(Event::Remark(Tone::Quiet, changed));
+            }
             hands.inbox.push(Event::TurnEnded(end));
         });
     }
@@ -232,6 +248,16 @@ impl Runner {
             let done = if again { workspace.redo(&selection) } else { workspace.undo(&selection) };
             let what = if again { "redone" } else { "undone" };
             Event::TakenBack(done.map(|done| taken_back(what, &done)).map_err(|error| error.to_string()))
+        });
+    }
+
+    /// Takes back what the session changed, by turns, a file or all.
+    pub(crate) fn undo_turns(&mut self, undo: Undo) {
+        let Some(session) = self.session() else {
+            return self.inbox.push(Event::TakenBack(Err("no session is open".to_owned())));
+        };
+        self.blocking(move || {
+            Event::TakenBack(undo_turns(session.files(), &undo).map_err(|error| error.to_string()))
         });
     }
 
@@ -475,20 +501,5 @@ impl Hands {
                 exit.map_or_else(|| "the connection was closed".to_owned(), |exit| exit.to_string()),
             ));
         });
-    }
-}
-
-/// Says that an agent did not answer in time.
-fn silent(what: &str, time: Duration) -> String {
-    format!("the agent did not {what} within {} s", time.as_secs())
-}
-
-fn why(ending: &Ending) -> String {
-    match ending {
-        Ending::Failed(error) => format!("{error:#}"),
-        Ending::Usage(text) | Ending::TimedOut(text) | Ending::NoSession(text) | Ending::Denied(text) => {
-            text.clone()
-        }
-        Ending::Interrupted | Ending::Terminated(_) => ending.to_string(),
     }
 }

@@ -20,6 +20,8 @@ use ratatui::{Frame, Terminal};
 /// The terminal. Dropping it gives it back as it was.
 pub(crate) struct Tty {
     screen: Terminal<CrosstermBackend<Stdout>>,
+    // Whether the terminal tells of the wheel. Then it selects text only while Shift is held.
+    mouse: bool,
 }
 
 /// Whether the terminal is ours: a panic may come before or after that.
@@ -46,7 +48,7 @@ impl Tty {
                 before(info);
             }));
         });
-        Ok(Self { screen: take_over()? })
+        Ok(Self { screen: take_over(true)?, mouse: true })
     }
 
     /// Says whether a shell with jobs started the program: nobody else would have it go on once it is stopped.
@@ -62,8 +64,29 @@ impl Tty {
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         give_back();
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
-        self.screen = take_over()?;
+        self.screen = take_over(self.mouse)?;
         Ok(())
+    }
+
+    /// Gives the terminal back while something else is done on it.
+    ///
+    /// # Errors
+    /// Returns why the terminal cannot be used again.
+    pub(crate) async fn lend<T>(&mut self, work: impl Future<Output = T>) -> io::Result<T> {
+        give_back();
+        let done = work.await;
+        self.screen = take_over(self.mouse)?;
+        Ok(done)
+    }
+
+    /// Has the terminal tell of the wheel, or leaves the mouse to it; and says which.
+    ///
+    /// # Errors
+    /// Returns why the terminal cannot be written to.
+    pub(crate) fn toggle_mouse(&mut self) -> io::Result<bool> {
+        self.mouse = !self.mouse;
+        write_out(if self.mouse { MOUSE } else { NO_MOUSE })?;
+        Ok(self.mouse)
     }
 
     /// Has everything drawn anew with the next drawing, whatever is on the screen.
@@ -106,7 +129,17 @@ const NO_WHEEL: &[u8] = b"\x1b[?1007s\x1b[?1007l";
 /// Has the wheel do what it did: what most terminals have, or what was put aside where they can.
 const WHEEL: &[u8] = b"\x1b[?1007h\x1b[?1007r";
 
-fn take_over() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
+/// Has the terminal tell of buttons, and so of the wheel, but not of every movement.
+const MOUSE: &[u8] = b"\x1b[?1000h\x1b[?1006h";
+
+const NO_MOUSE: &[u8] = b"\x1b[?1006l\x1b[?1000l";
+
+fn write_out(bytes: &[u8]) -> io::Result<()> {
+    io::stdout().write_all(bytes)?;
+    io::stdout().flush()
+}
+
+fn take_over(mouse: bool) -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     TAKEN.store(true, Ordering::Relaxed);
     let taken = enable_raw_mode().and_then(|()| {
         // With the second a terminal tells a key that is held from one that is pressed again and again.
@@ -120,7 +153,8 @@ fn take_over() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
             PushKeyboardEnhancementFlags(flags),
             cursor::Hide
         )?;
-        io::stdout().write_all(NO_WHEEL)?;
+        write_out(NO_WHEEL)?;
+        write_out(if mouse { MOUSE } else { b"" })?;
         Terminal::new(CrosstermBackend::new(io::stdout()))
     });
     if taken.is_err() {
@@ -133,7 +167,8 @@ fn take_over() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
 fn give_back() {
     if TAKEN.swap(false, Ordering::Relaxed) {
         // There is nobody left to tell of a failure.
-        io::stdout().write_all(WHEEL).ok();
+        write_out(NO_MOUSE).ok();
+        write_out(WHEEL).ok();
         execute!(
             io::stdout(),
             EndSynchronizedUpdate,

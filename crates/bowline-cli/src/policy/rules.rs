@@ -107,6 +107,36 @@ pub(super) fn line(rule: &Rule, look: Look) -> String {
     text
 }
 
+/// Returns a rule that was just saved, where it holds, and how to take it out again.
+pub(crate) fn describe_saved_rule(rule: &Rule) -> String {
+    let spec = rule.spec();
+    let holds = match &spec.lifetime {
+        Lifetime::Project => "in this project",
+        _ => "in every project",
+    };
+    let name = match &spec.matcher {
+        Matcher::Everything => "*".to_owned(),
+        Matcher::Path(text) | Matcher::Host(text) => text.clone(),
+        Matcher::Command(words) => words.join(" "),
+        Matcher::Exact(invocation) => display::invocation(invocation).into_owned(),
+    };
+    // A name that does not survive being shown and pasted is looked up instead.
+    let named = Some(&name).filter(|name| name.len() <= MAX_PASTED && safe(name) == **name);
+    let remove = match named.and_then(|name| shlex::try_quote(name).ok()) {
+        Some(name) => format!("bowline policy forget {name}"),
+        None => "find its number in `bowline policy show`, then `bowline policy forget NUMBER`".to_owned(),
+    };
+    format!(
+        "rule saved {holds}: {} {}: {}\nto remove it: {remove}",
+        spec.effect.word(),
+        spec.kinds,
+        what(&spec.matcher)
+    )
+}
+
+/// A pattern that is no longer than this can be pasted into a command, in bytes.
+const MAX_PASTED: usize = 200;
+
 /// Returns what a rule speaks of.
 fn what(matcher: &Matcher) -> String {
     match matcher {

@@ -10,6 +10,7 @@ use bowline_state::accumulator::{Change, Snapshot};
 use bowline_state::display;
 use bowline_state::ledger::Verdict;
 use bowline_state::operation::Operation;
+use bowline_state::policy::Rule;
 use bowline_state::schema::v1::{
     ContentBlock, CreateElicitationRequest, ElicitationAction, SessionUpdate, TerminalId, ToolCallId,
     ToolCallStatus,
@@ -23,6 +24,7 @@ use super::output::Output;
 use super::paint::{Paint, safe};
 use super::person;
 use super::story::Story;
+use crate::policy::describe_saved_rule;
 
 /// So many refusals are kept to be told at the end.
 const MAX_REFUSALS: usize = 100;
@@ -299,6 +301,10 @@ impl Person for Front {
 
     fn tell(&self, text: &str) {
         self.notice(text);
+    }
+
+    fn rule_saved(&self, rule: &Rule) {
+        describe_saved_rule(rule).lines().for_each(|line| self.notice(line));
     }
 }
 

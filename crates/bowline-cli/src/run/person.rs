@@ -1,13 +1,14 @@
 //! The person at the terminal: questions are asked there and answered by lines.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
 use bowline_host::{Answer, Choice, Keep, Question, Reply};
 use bowline_state::display;
 use bowline_state::elicitation::{Content, Field, Form, Input, Page};
+use bowline_state::question::Shown;
 use bowline_state::schema::v1::{
     CreateElicitationRequest, ElicitationAcceptAction, ElicitationAction, ElicitationContentValue as Value,
     ElicitationMode,
@@ -17,6 +18,7 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::output::Output;
 use super::paint::Paint;
+use crate::client::ApprovedChanges;
 
 /// So many lines may be wanted at once: the one of the question that waits, and those that were given up a moment ago.
 const MAX_WANTED: usize = 64;
@@ -37,6 +39,7 @@ pub(super) struct Person {
     floor: Mutex<()>,
     // Who wants a line. Nobody reads stdin until the first question is asked.
     wanted: OnceLock<SyncSender<Wanted>>,
+    approved: std::sync::Mutex<ApprovedChanges>,
     // Whether what was said last waits for an answer on its line.
     is_waiting: AtomicBool,
 }
@@ -53,7 +56,14 @@ struct Typing<'a> {
 impl Person {
     pub(super) fn new(output: Output, paint: Paint) -> Self {
         let (floor, wanted) = (Mutex::new(()), OnceLock::new());
-        Self { output, paint, floor, wanted, is_waiting: AtomicBool::new(false) }
+        Self {
+            output,
+            paint,
+            floor,
+            wanted,
+            approved: Default::default(),
+            is_waiting: AtomicBool::new(false),
+        }
     }
 
     /// Asks whether something may be done. `roots` are the directories of the workspace.
@@ -61,18 +71,22 @@ impl Person {
         let mut typing = self.listen().await;
         self.output.err(self.question(question, roots));
         loop {
-            let keys = match question.choices().len() {
-                0 => "Allow it? [y/s/p/a/n/r/?] ".to_owned(),
-                several => format!("Allow it? [1-{several}/y/s/p/a/n/r/?] "),
+            let numbers = match question.choices().len() {
+                0 => String::new(),
+                several => format!("1-{several}/"),
             };
-            self.say(&self.paint.bold(&keys));
+            let keys: String = keys(question).into_iter().map(|(key, _)| format!("{key}/")).collect();
+            self.say(&self.paint.bold(&format!("Allow it? [{numbers}{keys}?] ")));
             let Some(line) = typing.line().await else {
                 self.say("\n");
                 return Reply::Nobody;
             };
             self.is_waiting.store(false, Ordering::Relaxed);
             match reply(&line, question) {
-                Ok(reply) => return reply,
+                Ok(reply) => {
+                    self.approved().remember(question, &reply);
+                    return reply;
+                }
                 Err(Unclear::Reason) => {
                     self.say("Why not? ");
                     let reason = typing.line().await.unwrap_or_default();
@@ -165,6 +179,10 @@ impl Person {
         Typing { wanted: self.wanted.get_or_init(read_lines), _floor: floor }
     }
 
+    fn approved(&self) -> std::sync::MutexGuard<'_, ApprovedChanges> {
+        self.approved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn say(&self, text: &str) {
         self.is_waiting.store(!text.ends_with('\n'), Ordering::Relaxed);
         self.output.err(text);
@@ -180,18 +198,28 @@ impl Person {
     /// Returns a question with everything that an answer should rest on, and what the answers mean.
     fn question(&self, question: &Question, roots: &[String]) -> String {
         let mut text = String::from("\n");
+        for difference in self.approved().differences(question).into_iter().flatten() {
+            text += &format!("{}\n", self.paint.yellow(&format!("! {}:", difference.what)));
+            let change = Shown { before: Some(difference.then), after: difference.now };
+            for line in change.lines() {
+                text += &format!("{}\n", self.paint.patch_line(&line));
+            }
+        }
         for (at, line) in question.text().lines().enumerate() {
             let line = if at == 0 { self.paint.bold(line) } else { self.paint.patch_line(line) };
             text += &format!("{line}\n");
         }
         let held = narrowest(question, roots);
+        let keys: Vec<String> =
+            keys(question).into_iter().map(|(key, what)| format!("{key} {what}")).collect();
+        text += &format!("{}\n", keys.join("   "));
         if !held.is_empty() {
-            text += &self.paint.dim(&format!("s, p and a hold for {}\n", held.join(" and ")));
+            text += &self.paint.dim(&format!("s, p and N hold for {}\n", held.join(" and ")));
         }
         for (number, suggestion) in question.suggestions.iter().enumerate().take(9).skip(1) {
             let number = number + 1;
             let line =
-                format!("s{number}, p{number} and a{number} for {}\n", display::line(&suggestion.text, 300));
+                format!("s{number}, p{number} and N{number} for {}\n", display::line(&suggestion.text, 300));
             text += &self.paint.dim(&line);
         }
         text
@@ -245,10 +273,27 @@ fn read_line(wanted: &Wanted) -> Option<Option<String>> {
     None
 }
 
+/// Returns the keys that answer a question, with what they mean: those of `bowline chat`.
+fn keys(question: &Question) -> Vec<(&'static str, &'static str)> {
+    let [yes, no] = [Choice::Allow, Choice::Deny].map(|choice| question.is_plain(choice));
+    let lasts = !question.suggestions.is_empty();
+    let keys = [
+        ("y", "allow once", yes),
+        ("s", "this session", yes && lasts),
+        ("p", "this project", yes && lasts),
+        ("n", "reject", no),
+        ("N", "always reject", no && lasts),
+        ("r", "reject and say why", true),
+    ];
+    keys.into_iter().filter(|(_, _, is_there)| *is_there).map(|(key, what, _)| (key, what)).collect()
+}
+
 const HELP: &str = "\
-y  yes, this once                n  no, this once
-s  yes, for this session         r  no, and say why: r, or r REASON
-p  yes, always in this project   a  yes, always and everywhere
+y  allow this once                       n  reject this once
+s  allow for this session                N  reject in this project from now on
+p  allow in this project from now on     r  reject and say why: r, or r REASON
+always     allow in every project from now on; written out, so that it is no slip
+s2, p2 …   for more than the narrowest, where that is offered
 1, 2, 3 …  what the agent offers, where there is more to choose than yes and no
 ";
 
@@ -267,6 +312,11 @@ fn reply(line: &str, question: &Question) -> Result<Reply, Unclear> {
     if let Some(reason) = line.strip_prefix("r ").or_else(|| line.strip_prefix("R ")) {
         return Ok(deny(reason));
     }
+    // A capital N is an answer of its own.
+    let never = line.strip_prefix('N').filter(|rest| rest.is_empty() || rest.parse::<usize>().is_ok());
+    if let Some(number) = never {
+        return lasting(Choice::Deny, Keep::Project, number, question);
+    }
     let word = line.to_ascii_lowercase();
     match word.as_str() {
         "y" | "yes" | "once" if question.is_plain(Choice::Allow) => return Ok(Reply::allow()),
@@ -278,25 +328,33 @@ fn reply(line: &str, question: &Question) -> Result<Reply, Unclear> {
         let offer = number.checked_sub(1).and_then(|at| question.choices().get(at));
         return offer.map(|offer| Reply::Answered(Answer::chosen(offer))).ok_or(Unclear::Help);
     }
-    if !question.is_plain(Choice::Allow) {
+    let (keep, number) = match word.as_str() {
+        "session" => (Keep::Session, ""),
+        "project" => (Keep::Project, ""),
+        "always" => (Keep::Always, ""),
+        word => match (word.strip_prefix('s'), word.strip_prefix('p')) {
+            (Some(number), _) => (Keep::Session, number),
+            (_, Some(number)) => (Keep::Project, number),
+            (None, None) => return Err(Unclear::Help),
+        },
+    };
+    lasting(Choice::Allow, keep, number, question)
+}
+
+/// Returns an answer that lasts: for the suggestion with a number, or for the narrowest if there is none.
+fn lasting(choice: Choice, keep: Keep, number: &str, question: &Question) -> Result<Reply, Unclear> {
+    if !question.is_plain(choice) || question.suggestions.is_empty() {
         return Err(Unclear::Help);
     }
-    let keep = match word.chars().next() {
-        Some('s') => Keep::Session,
-        Some('p') => Keep::Project,
-        Some('a') => Keep::Always,
-        _ => return Err(Unclear::Help),
-    };
-    let rest = &word[1..];
-    let scope = match rest {
-        "" | "ession" | "roject" | "lways" => Vec::new(),
+    let scope = match number {
+        "" => Vec::new(),
         number => {
             let number: usize = number.parse().map_err(|_| Unclear::Help)?;
             let chosen = number.checked_sub(1).and_then(|at| question.suggestions.get(at));
             vec![chosen.ok_or(Unclear::Help)?.clone()]
         }
     };
-    Ok(Reply::Answered(Answer { choice: Choice::Allow, keep, scope, reason: None, option: None }))
+    Ok(Reply::Answered(Answer { choice, keep, scope, reason: None, option: None }))
 }
 
 fn deny(reason: &str) -> Reply {

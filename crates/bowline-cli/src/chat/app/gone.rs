@@ -19,7 +19,7 @@ impl App {
     /// Leaves, because what the command line asks for cannot be had. Who has written something meanwhile keeps it, and can
     /// try again.
     pub(super) fn refused(&mut self, why: String) -> Vec<Action> {
-        if self.input.is_empty() && self.queued.is_none() {
+        if self.input.is_empty() && self.queued.is_empty() {
             return vec![Action::Quit];
         }
         self.died(why);
@@ -29,7 +29,7 @@ impl App {
     pub(super) fn died(&mut self, words: String) {
         self.turn = None;
         self.pane = None;
-        self.unqueue();
+        self.unqueue_all();
         // The window goes when the agent is started again.
         let lines: Vec<&str> = words.trim().lines().collect();
         let from = lines.len().saturating_sub(MAX_WORDS).max(1);

@@ -3,8 +3,9 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::settings::Which;
-use super::{App, Focus, Pane, Stage, TWICE};
+use super::{App, Focus, HELD, Pane, Stage, TWICE};
 use crate::chat::changes::Outcome;
+use crate::chat::command::Command;
 use crate::chat::conversation::Tone;
 use crate::chat::event::Action;
 use crate::chat::input::Typed;
@@ -15,13 +16,19 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("Enter", "send what is written"),
     ("Ctrl-J, Alt+Enter", "a new line; Shift+Enter too, where terminals tell it"),
     ("Up, Down", "at the first and last line: what was sent before"),
-    ("/", "commands of the agent; Tab or Enter completes"),
+    ("/", "commands, of the agent too; Tab or Enter completes"),
+    ("/undo", "take back what the last turn changed; /undo 2, /undo FILE, /undo all"),
+    ("/new, /quit", "a new session; leave"),
     ("@", "a file of the workspace, to attach it"),
+    ("!COMMAND", "run a command of your own, in the workspace's directory"),
+    ("Ctrl-O", "write the prompt in your editor ($VISUAL, $EDITOR)"),
     ("Esc, Ctrl-C", "cancel the turn; Esc also gives up opening a session"),
     ("Ctrl-C twice, Ctrl-D", "quit"),
     ("Ctrl-Q", "take back the prompt that waits"),
     ("", ""),
-    ("PgUp, PgDn", "move in the conversation; Ctrl-Home, Ctrl-End"),
+    ("PgUp, PgDn, wheel", "move in the conversation; Ctrl-Home, Ctrl-End"),
+    ("Shift+drag", "select text; F8 leaves the mouse to the terminal"),
+    ("Ctrl-F", "find text in the conversation; Enter older, Down newer, Esc ends"),
     ("Tab", "go to the conversation and back"),
     ("  Up, Down, j, k", "the tool call or thought before, the next"),
     ("  Enter, Space", "open or close it"),
@@ -37,10 +44,10 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("Ctrl-Z", "stop, until the shell has it go on"),
     ("", ""),
     ("When you are asked", ""),
-    ("  a, A", "allow it, once or for longer"),
-    ("  r, R", "reject it, once or for longer"),
-    ("  e", "reject it and say why"),
-    ("  u", "diff in one column, or side by side"),
+    ("  y, s, p", "allow it once, for this session, in this project"),
+    ("  n, N", "reject it once, always in this project"),
+    ("  r, m", "reject it and say why; choose what for and how long"),
+    ("  v", "diff in one column, or side by side"),
     ("  Ctrl-C", "cancel the turn; Esc does nothing there"),
 ];
 
@@ -55,7 +62,7 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return Vec::new();
         }
-        self.touched = self.now;
+        self.touched = Some(self.now);
         let control = key.modifiers == KeyModifiers::CONTROL;
         if control && key.code == KeyCode::Char('c') {
             return self.interrupt();
@@ -68,9 +75,14 @@ impl App {
             self.type_on(key);
             return Vec::new();
         }
+        if self.is_held(key.code) {
+            return Vec::new();
+        }
         if let Some(asked) = self.questions.front_mut() {
             let Some(reply) = asked.approval.key(key) else { return Vec::new() };
             let (id, remembered) = (asked.id, asked.approval.remembered(&reply));
+            self.approved.remember(asked.approval.question(), &reply);
+            self.answered = Some((key.code, self.now));
             self.questions.pop_front();
             if let Some(text) = remembered {
                 self.conversation.note(Tone::Quiet, text);
@@ -94,7 +106,12 @@ impl App {
         {
             return actions;
         }
+        if self.search.is_some() {
+            self.search_key(key);
+            return Vec::new();
+        }
         match key.code {
+            KeyCode::Char('f') if control => self.begin_search(),
             KeyCode::Char('d') if control && self.input.is_empty() => return vec![Action::Quit],
             KeyCode::F(1) => self.pane = Some(Pane::Help(0)),
             KeyCode::F(2) => return self.ask_changes(),
@@ -110,6 +127,7 @@ impl App {
             KeyCode::Home if control || self.focus == Focus::Conversation => self.conversation.go_to_start(),
             KeyCode::End if control || self.focus == Focus::Conversation => self.conversation.go_to_end(),
             KeyCode::Char('q') if control => self.unqueue(),
+            KeyCode::Char('o') if control => return vec![Action::Edit],
             _ => {
                 return match self.focus {
                     Focus::Input => self.input_key(key),
@@ -118,6 +136,15 @@ impl App {
             }
         }
         Vec::new()
+    }
+
+    /// Says whether a key may be the one that answered the last question and is held since: not every terminal tells. Then it
+    /// answers no other.
+    fn is_held(&mut self, code: KeyCode) -> bool {
+        let now = self.now;
+        let answered = self.answered.as_mut().filter(|_| !self.questions.is_empty());
+        let held = answered.filter(|(key, at)| *key == code && now.saturating_sub(*at) < HELD);
+        held.map(|(_, at)| *at = now).is_some()
     }
 
     /// Writes on where a question has come over it.
@@ -173,6 +200,9 @@ impl App {
         if std::mem::take(&mut self.wants_sessions) {
             return Vec::new();
         }
+        if self.turn.is_none() && self.end_shell() {
+            return vec![Action::EndShell];
+        }
         // What was open before still is. Without that there is nothing to go back to.
         if matches!(self.stage, Stage::Opening(_)) && self.session.is_some() {
             return vec![Action::GiveUp];
@@ -223,7 +253,11 @@ impl App {
         match self.input.key(key) {
             Typed::Sent(text) => {
                 (self.typed, self.completion) = (None, None);
-                return self.say(text);
+                return match Command::parse(&text) {
+                    _ if text.trim_start().starts_with('!') && text.trim().len() > 1 => self.run_shell(&text),
+                    Some(command) => self.command(command),
+                    None => self.say(text),
+                };
             }
             Typed::Edited => {
                 self.typed = Some(self.now);
@@ -233,6 +267,25 @@ impl App {
             Typed::Ignored => {}
         }
         self.want_files().into_iter().collect()
+    }
+
+    /// Does a command of the conversation's own.
+    fn command(&mut self, command: Command) -> Vec<Action> {
+        match command {
+            Command::Quit => vec![Action::Quit],
+            Command::Changes => self.ask_changes(),
+            Command::Sessions => self.ask_sessions(),
+            Command::New | Command::Undo(_) if self.turn.is_some() => {
+                self.flash("a turn goes on: cancel it first, with Esc");
+                Vec::new()
+            }
+            Command::New if self.stage != Stage::Ready => {
+                self.flash("no session is open yet");
+                Vec::new()
+            }
+            Command::New => self.open(None),
+            Command::Undo(undo) => vec![Action::UndoTurns(undo)],
+        }
     }
 
     fn complete(&mut self) -> Vec<Action> {

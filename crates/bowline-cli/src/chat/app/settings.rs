@@ -88,12 +88,54 @@ impl App {
         }
     }
 
+    /// Returns what it takes to have mode and options as they were before the agent was started again.
+    pub(super) fn restore(
+        &self,
+        mode: Option<SessionModeId>,
+        options: &[SessionConfigOption],
+    ) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for before in options {
+            let now = self.options.iter().find(|now| now.id == before.id);
+            let value = match (&before.kind, now.map(|now| &now.kind)) {
+                (SessionConfigKind::Select(before), Some(SessionConfigKind::Select(now)))
+                    if before.current_value != now.current_value =>
+                {
+                    SessionConfigOptionValue::value_id(before.current_value.clone())
+                }
+                (SessionConfigKind::Boolean(before), Some(SessionConfigKind::Boolean(now)))
+                    if before.current_value != now.current_value =>
+                {
+                    SessionConfigOptionValue::boolean(before.current_value)
+                }
+                _ => continue,
+            };
+            actions.push(Action::SetOption(before.id.clone(), value));
+        }
+        // An agent that has an option for its mode has said all by that.
+        let has_option = options.iter().any(|option| is_of(option, &SessionConfigOptionCategory::Mode));
+        let mode = mode.filter(|mode| !has_option && self.mode.as_ref() != Some(mode));
+        actions.extend(mode.map(Action::SetMode));
+        actions
+    }
+
     /// Returns what the model is called, if the agent tells.
     pub(crate) fn model_name(&self) -> Option<String> {
         self.options
             .iter()
             .find(|option| is_of(option, &SessionConfigOptionCategory::Model))
             .and_then(current)
+    }
+
+    /// Says whether Bowline's own agent answers by its offline model, which takes plain commands only.
+    pub(crate) fn is_offline(&self) -> bool {
+        let model = self.options.iter().find(|option| is_of(option, &SessionConfigOptionCategory::Model));
+        model.is_some_and(|option| match &option.kind {
+            SessionConfigKind::Select(select) => {
+                &*select.current_value.0 == bowline_agent::model::offline::NAME
+            }
+            _ => false,
+        })
     }
 
     /// Returns what the mode is called, if there is one.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{App, Focus};
+use crate::chat::command;
 use crate::chat::completion::{Completion, Token};
 use crate::chat::event::Action;
 use crate::chat::input::Typed;
@@ -13,7 +14,7 @@ const FILES_KEPT: Duration = Duration::from_secs(10);
 impl App {
     pub(super) fn paste(&mut self, text: &str) {
         let typing = self.goes_on_typing();
-        self.touched = self.now;
+        self.touched = Some(self.now);
         if self.too_small {
             return;
         }
@@ -21,6 +22,8 @@ impl App {
             asked.approval.paste(text);
         } else if let Some((_, form)) = self.forms.front_mut() {
             form.paste(text);
+        } else if let Some(search) = self.search.as_mut().filter(|_| self.pane.is_none()) {
+            search.paste(text);
         } else if self.pane.is_none() {
             self.focus = Focus::Input;
             self.typed = Some(self.now);
@@ -36,7 +39,7 @@ impl App {
         let token = Token::at(&self.input.before_cursor(), self.input.cursor().0);
         let commands = self.conversation.snapshot().map_or(&[][..], |snapshot| snapshot.commands());
         let kept = self.completion.take();
-        let new = token.and_then(|token| Completion::of(token, commands, &self.files));
+        let new = token.and_then(|token| Completion::of(token, &command::all(commands), &self.files));
         self.completion = new.map(|mut new| {
             // New files do not take away what was chosen.
             if let Some(kept) = kept.filter(|kept| kept.token == new.token) {

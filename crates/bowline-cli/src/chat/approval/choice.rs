@@ -4,17 +4,19 @@ use bowline_state::policy::Suggestion;
 use bowline_state::question::{Answer, Choice, Keep, Question, Reply};
 use crossterm::event::KeyCode;
 use ratatui::style::Style;
-use ratatui::text::{Line, Span};
+use ratatui::text::Line;
 
-use crate::chat::parts::{cells, theme};
+use crate::chat::parts::{cells, key_rows, theme};
 
 /// With fewer columns than this there are fewer words.
 const NARROW: usize = 40;
 
-/// The choice that follows "always" and "never". Nothing of it is an answer until how long was said.
+/// What an answer holds for that lasts, to be chosen. Nothing of it is an answer until how long was said.
 #[derive(Debug)]
 pub(super) struct Keeping {
     choice: Choice,
+    // The opposite, if the agent leaves that to a yes or a no, too.
+    other: Option<Choice>,
     scopes: Vec<(Suggestion, bool)>,
     // Of one operation the suggestions are alternatives; of several each has its own.
     is_one: bool,
@@ -49,7 +51,12 @@ impl Keeping {
         }
         let uncovered = question.items.len().saturating_sub(question.suggestions.len());
         let in_turn = question.holder.turn.is_some();
-        (!scopes.is_empty()).then_some(Self { choice, scopes, is_one, cursor: 0, in_turn, uncovered })
+        let other = match choice {
+            Choice::Allow => Choice::Deny,
+            Choice::Deny => Choice::Allow,
+        };
+        let other = Some(other).filter(|other| question.is_plain(*other));
+        (!scopes.is_empty()).then_some(Self { choice, other, scopes, is_one, cursor: 0, in_turn, uncovered })
     }
 
     pub(super) fn key(&mut self, code: KeyCode) -> Chosen {
@@ -61,29 +68,41 @@ impl Keeping {
                 self.mark();
                 return Chosen::Open;
             }
-            KeyCode::Char('1') if self.in_turn => Keep::Turn,
-            KeyCode::Char('2') => Keep::Session,
-            KeyCode::Char('3') => Keep::Project,
-            KeyCode::Char('4') => Keep::Always,
+            KeyCode::Char('x') => {
+                if let Some(other) = self.other {
+                    (self.choice, self.other) = (other, Some(self.choice));
+                }
+                return Chosen::Open;
+            }
+            KeyCode::Char('t') if self.in_turn => Keep::Turn,
+            KeyCode::Char('s') => Keep::Session,
+            KeyCode::Char('p') => Keep::Project,
+            KeyCode::Char('E') => Keep::Always,
             _ => return Chosen::Open,
         };
-        let scope: Vec<Suggestion> =
-            self.scopes.iter().filter(|(_, chosen)| *chosen).map(|(scope, _)| scope.clone()).collect();
-        if scope.is_empty() {
-            return Chosen::Open;
-        }
-        Chosen::Reply(Reply::Answered(Answer {
-            choice: self.choice,
-            keep,
-            scope,
-            reason: None,
-            option: None,
-        }))
+        self.reply(keep).map_or(Chosen::Open, Chosen::Reply)
     }
 
-    /// Says whether a key answers: digits, which mean nothing where the question itself is looked at.
+    /// Returns the answer that holds so long for what is chosen; none if nothing is.
+    pub(super) fn reply(&self, keep: Keep) -> Option<Reply> {
+        let scope: Vec<Suggestion> = self.chosen().cloned().collect();
+        let answer = Answer { choice: self.choice, keep, scope, reason: None, option: None };
+        (!answer.scope.is_empty()).then_some(Reply::Answered(answer))
+    }
+
+    /// Returns what is chosen, in words.
+    pub(super) fn scope_text(&self) -> String {
+        let texts: Vec<String> = self.chosen().map(|scope| cells::visible(&scope.text)).collect();
+        texts.join(", ")
+    }
+
+    fn chosen(&self) -> impl Iterator<Item = &Suggestion> {
+        self.scopes.iter().filter(|(_, chosen)| *chosen).map(|(scope, _)| scope)
+    }
+
+    /// Says whether a key answers.
     pub(super) fn answers(&self, code: KeyCode) -> bool {
-        matches!(code, KeyCode::Char('1'..='4'))
+        matches!(code, KeyCode::Char('t' | 's' | 'p' | 'E'))
     }
 
     fn go(&mut self, to: usize) -> Chosen {
@@ -140,28 +159,20 @@ impl Keeping {
             true => ["turn", "session", "this project", "every project"],
             false => ["this turn", "this session", "always in this project", "always in every project"],
         };
-        let mut keys = vec![("2", session), ("3", project), ("4", everywhere), ("↑↓", "what for")];
+        let mut keys = vec![("s", session), ("p", project), ("E", everywhere), ("↑↓", "what for")];
         if self.in_turn {
-            keys.insert(0, ("1", turn));
+            keys.insert(0, ("t", turn));
         }
+        keys.extend(self.other.map(|other| match other {
+            Choice::Allow => ("x", "allow instead"),
+            Choice::Deny => ("x", "reject instead"),
+        }));
         if !self.is_one {
             keys.push(("Space", "mark"));
         }
         keys.push(("Esc", "back"));
-        let mut rows = vec![Line::styled(format!("{verb} for how long?"), theme::title()), Line::default()];
-        let mut used = 0;
-        for (key, what) in keys {
-            let needed = cells::width(key) + cells::width(what) + 3;
-            if used > 0 && used + needed > width + 2 {
-                rows.push(Line::default());
-                used = 0;
-            }
-            used += needed;
-            if let Some(row) = rows.last_mut() {
-                row.push_span(Span::styled(key, theme::key()));
-                row.push_span(Span::raw(format!(" {what}  ")));
-            }
-        }
+        let mut rows = vec![Line::styled(format!("{verb} for how long?"), theme::title())];
+        rows.extend(key_rows(&keys, u16::try_from(width).unwrap_or(u16::MAX)));
         rows
     }
 }

@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 
 use crate::chat::diff::{self, Layout};
 use crate::chat::parts::{cells, theme};
+use crate::client::Difference;
 
 /// As many bytes of a command are shown, and as many of its environment. That there was more is told first.
 const MAX_COMMAND: usize = 64 << 10;
@@ -51,6 +52,15 @@ pub(super) fn lines(item: &Item, width: u16, layout: Layout) -> Vec<Line<'static
         }
         lines.extend(change.lines);
     }
+    lines
+}
+
+/// Returns what is not as it was approved, above what is asked about now.
+pub(super) fn difference_lines(difference: &Difference, width: u16, layout: Layout) -> Vec<Line<'static>> {
+    let head = cells::prose(&format!("! {}:", difference.what), usize::from(width.max(2)));
+    let mut lines: Vec<_> = head.into_iter().map(|row| Line::styled(row, theme::danger())).collect();
+    lines.extend(diff::draw(Some(&difference.then), Some(&difference.now), width, layout).lines);
+    lines.push(Line::styled("What it would do now:", theme::title()));
     lines
 }
 

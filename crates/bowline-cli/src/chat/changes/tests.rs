@@ -105,7 +105,8 @@ fn however_often_edits_are_undone_and_redone_the_newest_are_listed() {
     assert_eq!(older, Older { agents: 2, others: 4 });
     entries.retain(|entry| ids.contains(&entry.changed.change.id.0));
     let shown = screen(60, 24, |frame, area| {
-        Changes::new(Listed { entries: entries.clone(), older: Older { agents: 308, others: 9 } }).draw(frame, area);
+        Changes::new(Listed { entries: entries.clone(), older: Older { agents: 308, others: 9 } })
+            .draw(frame, area);
     });
     expect![[r#"
         ─ changes by agents in /w ───── 308 older: bowline changes ─
@@ -476,7 +477,10 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
     found.changed.change.origin.call = None;
     changed.push(found);
     let mut changes = Changes::new(listed(changed));
-    check(&mut changes, (80, 12), expect![[r#"
+    check(
+        &mut changes,
+        (80, 12),
+        expect![[r#"
         ─ changes by agents in /w ───────────────────────────── 2 more may be yours: a ─
         turn 1 of session s1
           src/a.rs                                                                 +2 −1
@@ -489,9 +493,13 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
         ▌     1 +one
            2  2  two
         u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  a all  ? help
-    "#]]);
+    "#]],
+    );
     assert_eq!(press(&mut changes, &[KeyCode::End, letter('a'), KeyCode::End]), []);
-    check(&mut changes, (80, 16), expect![[r#"
+    check(
+        &mut changes,
+        (80, 16),
+        expect![[r#"
         ─ all changes in /w ────────────────────────────────────────────────────────────
         turn 2 of session s1
           target/log (by a command)                                                +1 −0
@@ -508,13 +516,17 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
 
 
         u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  a agents only  ?
-    "#]]);
+    "#]],
+    );
     // Neither Enter nor Esc nor a second press undoes it, and none of them leaves.
     for other in [letter('u'), letter('U'), letter('n'), letter('Y'), KeyCode::Enter, KeyCode::Esc] {
         assert_eq!(press(&mut changes, &[letter('u'), other]), [], "{other:?}");
     }
     assert_eq!(press(&mut changes, &[letter('u')]), []);
-    check(&mut changes, (80, 16), expect![[r#"
+    check(
+        &mut changes,
+        (80, 16),
+        expect![[r#"
         ─ all changes in /w ────────────────────────────────────────────────────────────
           target/log (by a command)                                                +1 −0
           src/b.rs (may be yours)                                                  +1 −1
@@ -531,13 +543,17 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
         Undoing deletes notes.txt. No agent is known to have changed it: it may be your
         own work.
         y undo notes.txt  any other key keep it
-    "#]]);
+    "#]],
+    );
     let hunk = Reversal { change: ChangeId(8), hunks: Some(vec![0]) };
     let selection = Selection { change: Some(hunk), ..Selection::default() };
     assert_eq!(press(&mut changes, &[letter('y')]), [Outcome::Undo(selection)]);
     // What was found during a turn of an agent's may be the user's, too.
     press(&mut changes, &[letter('k'), letter('U')]);
-    check(&mut changes, (40, 12), expect![[r#"
+    check(
+        &mut changes,
+        (40, 12),
+        expect![[r#"
         ─ all changes in /w ────────────────────
           target/log (by a command)        +1 −0
           src/b.rs (may be yours)          +1 −1
@@ -550,7 +566,8 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
         known to have changed it: it may be
         your own work.
         y undo src/b.rs  any other key keep it
-    "#]]);
+    "#]],
+    );
     let found = Selection {
         path: Some("/w/src/b.rs".to_owned()),
         who: Who::Session("s1".to_owned()),
@@ -565,12 +582,16 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
 fn a_confirmation_ends_with_what_it_is_for() {
     let changed = vec![of_user(8, "/w/notes.txt", None, Some("mine\n"))];
     let mut changes = Changes::new(listed(changed.clone()));
-    check(&mut changes, (60, 4), expect![[r#"
+    check(
+        &mut changes,
+        (60, 4),
+        expect![[r#"
         No agent changed anything here. 1 other change may be
         yours: a
 
         a all  Esc close  ? help
-    "#]]);
+    "#]],
+    );
     press(&mut changes, &[letter('a'), letter('u')]);
     changes.update(listed(changed));
     assert_eq!(press(&mut changes, &[letter('y')]), []);
@@ -580,7 +601,10 @@ fn a_confirmation_ends_with_what_it_is_for() {
 fn what_nobody_did_belongs_to_no_turn() {
     let mut changes = Changes::new(listed(vec![of_user(8, "/w/a", None, Some("a\n"))]));
     assert_eq!(press(&mut changes, &[letter('a'), letter('T'), letter('S')]), []);
-    check(&mut changes, (60, 10), expect![[r#"
+    check(
+        &mut changes,
+        (60, 10),
+        expect![[r#"
         ─ all changes in /w ────────────────────────────────────────
           a (may be yours)                                     +1 −0
         ─ hunk 1 of 1 ───────────────────────────── lines 2–5 of 5 ─
@@ -591,7 +615,8 @@ fn what_nobody_did_belongs_to_no_turn() {
         this change belongs to no session: u and U take back it
         alone
         u undo  r redo  U file  T turn  S session  Tab diff  ? help
-    "#]]);
+    "#]],
+    );
     let alone =
         Selection { change: Some(Reversal { change: ChangeId(8), hunks: None }), ..Selection::default() };
     let undone = press(&mut changes, &[letter('U'), letter('y')]);

@@ -166,3 +166,23 @@ fn the_time_of_a_call_is_that_of_its_work() {
     let done = at(54, r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}"#);
     assert_eq!(done, "▸ ✓ tool   T                        4.0s");
 }
+
+#[test]
+fn a_text_is_found_above_and_below_and_marked() {
+    let (_, mut conversation) = many(200);
+    let mut found = |text: &str, direction| {
+        let is_there = conversation.find(text, direction);
+        let (lines, mark) = conversation.visible(40, 10);
+        (is_there, mark.map(|row| lines[row].to_string()).unwrap_or_default())
+    };
+    let message = |number: usize| (true, format!("message {number}"));
+    assert_eq!(found("MESSAGE 1", Direction::Older), message(199));
+    assert_eq!(found("age 17", Direction::Older), message(179));
+    assert_eq!(found("age 17", Direction::Older), message(178));
+    assert_eq!(found("age 17", Direction::Newer), message(179));
+    assert!(!found("age 17", Direction::Newer).0, "there is none below");
+    assert!(!found("nowhere", Direction::Older).0);
+    assert_eq!(found("age 17", Direction::Older), message(178), "it goes on from the last that was found");
+    conversation.end_search();
+    assert_eq!(conversation.visible(40, 10).1, None);
+}

@@ -16,7 +16,7 @@ const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 
 /// Returns the first line: the agent, the session's title, the directory.
 pub(super) fn head(app: &App, width: usize) -> Line<'static> {
-    let title = app.conversation.snapshot().and_then(|snapshot| snapshot.title()).unwrap_or_default();
+    let title = app.title.as_deref().unwrap_or_default();
     let style = Style::new().add_modifier(Modifier::REVERSED);
     let cwd = cut_front(&app.cwd, width / 2);
     let left = match title.trim() {
@@ -74,6 +74,12 @@ fn state(app: &App) -> (String, Style) {
             (format!(" {} {what} {time}{out}", turning()), Style::new().fg(Color::Blue))
         }
         (Stage::Dead(_), _) => (" ✗ the agent is gone".to_owned(), Style::new().fg(Color::Red)),
+        (_, None) if app.shell.is_some() => {
+            let (line, since) = app.shell.as_ref().map_or(("", app.now), |(line, since)| (line, *since));
+            let line = cut(&line.replace('\n', " "), 30);
+            let time = took(app.now.saturating_sub(since));
+            (format!(" {} !{line} {time} · Esc ends it", turning()), Style::new().fg(Color::Blue))
+        }
         (Stage::Ready, None) => (" ● ready".to_owned(), Style::new().fg(Color::Green)),
         (Stage::Ready, Some(turn)) => {
             let what = if turn.cancelled.is_some() { "cancelling" } else { "working" };

@@ -45,7 +45,7 @@ fn a_turn_at_work() {
         ▸ Thought: The loop ends too early. …
 
         ▸ ✓ read   Read src/parser.rs                                              <0.1s
-        ▸ ✓ edit   Edit src/parser.rs                                               2.3s
+        ▸ ✓ edit   Edit src/parser.rs  +1 −1                                        2.3s
         ▾ ✗ run    cargo test                                                      <0.1s
           error: no such command: `tset`
 
@@ -82,7 +82,7 @@ fn calls_are_opened_and_the_whole_plan_is_shown() {
         ▸ Thought: The loop ends too early. …
 
         ▸ ✓ read   Read src/parser.rs                                              <0.1s
-        ▾ ✓ edit   Edit src/parser.rs                                               2.3s
+        ▾ ✓ edit   Edit src/parser.rs  +1 −1                                        2.3s
           src/parser.rs  +1 −1
           @@ -1,3 +1,3 @@
           1 1  a
@@ -111,12 +111,12 @@ fn the_first_screen() {
         Tester is ready in ~/project. What it wants to change or run and your rules do
         not allow, you are asked about. F2 shows what it changed and takes it back.
 
+        For example:
+          ❯ What does this project do?
+          ❯ Explain @README.md in three sentences
+          ❯ Run the tests and fix what fails
 
-
-
-
-
-
+        /undo takes back what the last turn changed.
 
 
 
@@ -198,7 +198,7 @@ fn several_questions_wait() {
     expect![[r#"
         Tester asks: Question 1
         Asked because nobody said otherwise
-        ─ 1 more question ──────────────────────────────────────────
+        ─ 1 more question · a moment ───────────────────────────────
         something that it does by itself, in its own words: make tea
 
 
@@ -206,8 +206,8 @@ fn several_questions_wait() {
 
 
 
-
-        a moment: no key answers yet
+        y allow once  n reject
+        r reject, why…  Ctrl-C cancel  ? help
     "#]]
     .assert_eq(&bench.screen_of(60, 12));
 }

@@ -29,6 +29,11 @@ pub(crate) fn danger() -> Style {
     Style::new().fg(Color::Red).add_modifier(Modifier::BOLD)
 }
 
+/// What stands between the conversation and a question.
+pub(crate) fn question() -> Style {
+    Style::new().fg(Color::Yellow)
+}
+
 /// A title.
 pub(crate) fn title() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
@@ -42,6 +47,12 @@ pub(crate) fn key() -> Style {
 /// What is chosen in a list.
 pub(crate) fn chosen() -> Style {
     Style::new().add_modifier(Modifier::REVERSED)
+}
+
+/// The frame of a window over the conversation, and the words in it: as the terminal has its text, which can be read on
+/// any background, and no colour of the palette can on all.
+pub(crate) fn frame() -> Style {
+    Style::new()
 }
 
 /// Takes all colour from what was drawn, for people who want none. What is bold, dim or reversed stays so.

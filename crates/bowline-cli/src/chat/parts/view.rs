@@ -33,6 +33,11 @@ impl View {
         true
     }
 
+    /// Scrolls by some lines: up if they are negative.
+    pub(crate) fn scroll(&mut self, lines: isize) {
+        self.top = self.top.saturating_add_signed(lines).min(self.last_top());
+    }
+
     /// Starts at the first line again.
     pub(crate) fn reset(&mut self) {
         self.top = 0;

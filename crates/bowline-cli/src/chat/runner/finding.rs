@@ -95,6 +95,6 @@ pub(super) fn why(ending: &Ending) -> String {
         Ending::Usage(text) | Ending::TimedOut(text) | Ending::NoSession(text) | Ending::Denied(text) => {
             text.clone()
         }
-        Ending::Interrupted => "interrupted".to_owned(),
+        Ending::Interrupted | Ending::Terminated(_) => ending.to_string(),
     }
 }

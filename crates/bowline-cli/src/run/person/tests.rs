@@ -44,20 +44,41 @@ fn check(lines: &[&str], expected: Expect) {
 #[test]
 fn an_answer_is_a_letter_or_a_word() {
     check(
-        &["y", " YES ", "once", "n", "no", "r", "r  too early ", "s", "session", "project", "always", "a1"],
+        &[
+            "y",
+            " YES ",
+            "once",
+            "n",
+            "no",
+            "NO",
+            "N",
+            "N1",
+            "r",
+            "r  too early ",
+            "s",
+            "session",
+            "p",
+            "project",
+            "p1",
+            "always",
+        ],
         expect![[r#"
             "y": Allow Once [] None
             " YES ": Allow Once [] None
             "once": Allow Once [] None
             "n": Deny Once [] None
             "no": Deny Once [] None
+            "NO": Deny Once [] None
+            "N": Deny Project [] None
+            "N1": Deny Project ["addresses at example.org"] None
             "r": Err(Reason)
             "r  too early ": Deny Once [] Some("too early")
             "s": Allow Session [] None
             "session": Allow Session [] None
+            "p": Allow Project [] None
             "project": Allow Project [] None
+            "p1": Allow Project ["addresses at example.org"] None
             "always": Allow Always [] None
-            "a1": Allow Always ["addresses at example.org"] None
         "#]],
     );
 }
@@ -65,18 +86,23 @@ fn an_answer_is_a_letter_or_a_word() {
 #[test]
 fn whatever_is_unclear_is_asked_again() {
     check(
-        &["", "ok", "s99", "a0", "aa", "yy", "ß", "s\u{301}", "99999999999999999999"],
+        // Nothing holds everywhere for a single letter.
+        &["", "a", "A", "a1", "ok", "s99", "s0", "N9", "Nn", "yy", "ß", "s\u{301}", "99999999999999999999"],
         expect![[r#"
-        "": Err(Help)
-        "ok": Err(Help)
-        "s99": Err(Help)
-        "a0": Err(Help)
-        "aa": Err(Help)
-        "yy": Err(Help)
-        "ß": Err(Help)
-        "s\u{301}": Err(Help)
-        "99999999999999999999": Err(Help)
-    "#]],
+            "": Err(Help)
+            "a": Err(Help)
+            "A": Err(Help)
+            "a1": Err(Help)
+            "ok": Err(Help)
+            "s99": Err(Help)
+            "s0": Err(Help)
+            "N9": Err(Help)
+            "Nn": Err(Help)
+            "yy": Err(Help)
+            "ß": Err(Help)
+            "s\u{301}": Err(Help)
+            "99999999999999999999": Err(Help)
+        "#]],
     );
 }
 
@@ -88,7 +114,7 @@ fn an_answer_of_the_agents_own_is_a_number() {
     let question = Question { offers: Offer::to_choose(Offer::all(&options), true), ..question() };
     let Ok(Reply::Answered(answer)) = reply("2", &question) else { panic!() };
     assert_eq!((answer.choice, answer.option), (Choice::Allow, Some("Plan B".into())));
-    for unclear in ["y", "s", "a", "0", "3"] {
+    for unclear in ["y", "s", "always", "0", "3"] {
         assert_eq!(reply(unclear, &question), Err(Unclear::Help), "{unclear}");
     }
     assert_eq!(reply("n", &question), Ok(Reply::deny()));
@@ -102,7 +128,8 @@ fn a_question_shows_everything_and_steers_nothing() {
         agent asks: Fetch\u{1b}[2J
           fetch https://example.org/x
         Asked because no rule covers it
-        s, p and a hold for addresses at example.org
+        y allow once   s this session   p this project   n reject   N always reject   r reject and say why
+        s, p and N hold for addresses at example.org
     "#]]
     .assert_eq(&person.question(&question(), &[]));
 }
