@@ -263,7 +263,7 @@ fn an_agents_words_do_not_push_the_warnings_out_of_sight() {
         &mut approval,
         (60, 14),
         expect![[r#"
-            robot is about to act, and has not asked: It is quite all
+            robot asks: It is quite all
             right. It is quite all right. It is quite all right. It is
             … 59 more lines of its words: w shows all
             ! downloads something and runs it

@@ -46,7 +46,7 @@ impl Words {
             question.agent.as_deref().map_or("The agent".to_owned(), |agent| display::line(agent, 80));
         let does = match question.occasion {
             Occasion::Request => "asks",
-            Occasion::Act => "is about to act, and has not asked",
+            Occasion::Act => "asks",
             Occasion::Changed => "asks again, as this is not what you approved",
         };
         let rows = |start: &str, text: &str, style: Style| {
