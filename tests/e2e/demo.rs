@@ -342,9 +342,10 @@ fn help_says_what_there_is() {
               diff         Shows what agents changed, as a patch that git reads
               undo         Takes back what agents changed; your own later edits stay
               redo         Does again what was undone
+              rewind       Lists turns by their prompt, and goes back to before one
               restore      Prints or puts back text of yours that could only be kept in the journal
-              sessions     Lists, shows, exports and deletes sessions of Bowline's agent
-              audit        Shows and verifies the record of what agents did here
+              sessions     Lists, shows, searches, exports, renames, copies and deletes sessions of Bowline's agent
+              audit        Shows, verifies and archives the record of what agents did here
               trace        Shows what was said between a client and an agent, and plays it back
               policy       Shows and changes what agents may do here without a question
               doctor       Says what works, what does not, and what to do about it
@@ -357,10 +358,10 @@ fn help_says_what_there_is() {
               -V, --version  Print version
 
             Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no such session, 5 denied with nobody to ask,
-            130 interrupted.
+            130 interrupted, 143 terminated.
 
             Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors)
-            say where Bowline keeps what is yours; NO_COLOR turns colours off; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
+            say where Bowline keeps what is yours; NO_COLOR turns colours off, PAGER shows long lists in a terminal; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
 
             `bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline doctor` says what works here.
             --- exit status: 0

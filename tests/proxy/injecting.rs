@@ -133,12 +133,12 @@ fn to_undo_a_tools_write_brings_back_what_was_typed_and_it_is_listed_once() {
         asks Write $PROJECT/a.txt
         writes "one\ntyped\n3\n"
         Done.
-        session $SESSION
+        session $SHORT
             2 edited   a.txt +1 −1  call turn1_2
 
         1 change; take back with bowline undo --change, --turn or --session
         --- 0
-        undone session $SESSION, in 1 file
+        undone session $SHORT, in 1 file
           a.txt  as it was before
         `bowline redo` brings it back
         --- 0
@@ -256,7 +256,7 @@ fn what_the_editor_lacks_the_tools_have_from_the_engine() {
         asks write $PROJECT/a.txt
         asks run sh -c 'echo made > b.txt; echo said'
         Done.
-        ["undone session $SESSION, in 2 files"]"#]]
+        ["undone session $SHORT, in 2 files"]"#]]
     .assert_eq(&format!("{told}{undone:?}"));
 }
 

@@ -42,7 +42,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no
 130 interrupted, 143 terminated.
 
 Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors)
-say where Bowline keeps what is yours; NO_COLOR turns colours off; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
+say where Bowline keeps what is yours; NO_COLOR turns colours off, PAGER shows long lists in a terminal; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
 
 `bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline doctor` says what works here.";
 
@@ -76,7 +76,7 @@ enum Command {
     Restore(changes::RestoreArguments),
     /// Lists, shows, searches, exports, renames, copies and deletes sessions of Bowline's agent
     Sessions(sessions::SessionsArguments),
-    /// Shows and verifies the record of what agents did here
+    /// Shows, verifies and archives the record of what agents did here
     Audit(audit::AuditArguments),
     /// Shows what was said between a client and an agent, and plays it back
     Trace(trace::TraceArguments),
