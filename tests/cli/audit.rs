@@ -94,7 +94,7 @@ fn what_was_asked_decided_and_done_is_listed() {
     expect![[r#"
            20 WHEN  allowed   terminal/create `exit 3` · by person · begins (session $SHORT, turn 2, call turn2_1)
            21 WHEN  allowed   terminal/create `/bin/sh -c 'exit 3'` · by preset: full · LATENCY (session $SHORT, turn 2, call turn2_1)
-           23 WHEN  allowed   terminal/create `exit 3` · by person · exit 3 (session $SHORT, turn 2, call turn2_1)
+           24 WHEN  allowed   terminal/create `exit 3` · by person · exit 3 (session $SHORT, turn 2, call turn2_1)
         --- 0
     "#]].assert_eq(&scene.audit(&["show", "--kind", "terminal/create"]));
     expect![[r#"
@@ -113,8 +113,7 @@ fn what_was_asked_decided_and_done_is_listed() {
     expect![[r#"
             4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SHORT, turn 1, call turn1_1)
         --- 0
-    "#]]
-    .assert_eq(&scene.audit(&["show", "--path", "a.txt", "--turn", "1", "--last", "1"]));
+    "#]].assert_eq(&scene.audit(&["show", "--path", "a.txt", "--turn", "1", "--last", "1"]));
     expect![[r#"
         {"entry":1,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
         {"entry":17,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
@@ -175,37 +174,37 @@ fn a_whole_log_verifies_and_a_changed_one_tells_where() {
             "removed",
             join(&[&lines[..2], &lines[3..]].concat()),
             expect![[r#"
-                $HOME/.local/state/bowline/workspaces/$NAME/audit
-                not as it was written: N-1 entries in 1 file, 1 to N
-                  audit-00000001.jsonl:3: entry 3 was removed before this line
-                --- stderr
-                bowline: the audit log is not as it was written: 1 fault
-                --- 1
-            "#]],
+            $HOME/.local/state/bowline/workspaces/$NAME/audit
+            not as it was written: N-1 entries in 1 file, 1 to N
+              audit-00000001.jsonl:3: entry 3 was removed before this line
+            --- stderr
+            bowline: the audit log is not as it was written: 1 fault
+            --- 1
+        "#]],
         ),
         (
             "reordered",
             join(&moved),
             expect![[r#"
-                $HOME/.local/state/bowline/workspaces/$NAME/audit
-                not as it was written: N entries in 1 file, 1 to N
-                  audit-00000001.jsonl:4: entry 3 was moved: it stands after entry 4
-                --- stderr
-                bowline: the audit log is not as it was written: 1 fault
-                --- 1
-            "#]],
+            $HOME/.local/state/bowline/workspaces/$NAME/audit
+            not as it was written: N entries in 1 file, 1 to N
+              audit-00000001.jsonl:4: entry 3 was moved: it stands after entry 4
+            --- stderr
+            bowline: the audit log is not as it was written: 1 fault
+            --- 1
+        "#]],
         ),
         (
             "overwritten",
             join(&[&lines[..2], &["{}"], &lines[3..]].concat()),
             expect![[r#"
-                $HOME/.local/state/bowline/workspaces/$NAME/audit
-                not as it was written: N-1 entries in 1 file, 1 to N
-                  audit-00000001.jsonl:3: the line is not an entry: it was overwritten or put in
-                --- stderr
-                bowline: the audit log is not as it was written: 1 fault
-                --- 1
-            "#]],
+            $HOME/.local/state/bowline/workspaces/$NAME/audit
+            not as it was written: N-1 entries in 1 file, 1 to N
+              audit-00000001.jsonl:3: the line is not an entry: it was overwritten or put in
+            --- stderr
+            bowline: the audit log is not as it was written: 1 fault
+            --- 1
+        "#]],
         ),
     ] {
         fs::write(&log, forged).unwrap();

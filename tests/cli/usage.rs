@@ -210,7 +210,7 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
     let mut screen = Screen::start(&scene, &[]);
     assert_eq!(screen.end().await, Some(2));
     expect![[r#"
-          audit        Shows and verifies the record of what agents did here
+          audit        Shows, verifies and archives the record of what agents did here
           trace        Shows what was said between a client and an agent, and plays it
                        back
           policy       Shows and changes what agents may do here without a question
@@ -228,8 +228,8 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
 
         Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions),
         XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors) say where Bowline
-        keeps what is yours; NO_COLOR turns colours off; keys such as ANTHROPIC_API_KEY
-        are for `bowline agent`.
+        keeps what is yours; NO_COLOR turns colours off, PAGER shows long lists in a
+        terminal; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
 
         `bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline
         doctor` says what works here.
