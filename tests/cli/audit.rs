@@ -113,7 +113,8 @@ fn what_was_asked_decided_and_done_is_listed() {
     expect![[r#"
             4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SHORT, turn 1, call turn1_1)
         --- 0
-    "#]].assert_eq(&scene.audit(&["show", "--path", "a.txt", "--turn", "1", "--last", "1"]));
+    "#]]
+    .assert_eq(&scene.audit(&["show", "--path", "a.txt", "--turn", "1", "--last", "1"]));
     expect![[r#"
         {"entry":1,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
         {"entry":17,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}

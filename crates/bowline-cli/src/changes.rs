@@ -164,12 +164,12 @@ struct Taking {
     #[arg(long, value_name = "N", value_delimiter = ',')]
     hunk: Vec<usize>,
     #[command(flatten)]
-    outcome: Outcome,
+    options: UndoOptions,
 }
 
 /// What is done with what is taken back, and how it is told.
 #[derive(Args, Debug, Clone, Copy)]
-pub(crate) struct Outcome {
+pub(crate) struct UndoOptions {
     /// Shows the patch that would be applied, and changes nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
@@ -235,9 +235,13 @@ pub(crate) fn list(arguments: &ChangesArguments) -> Result<(), Ending> {
     {
         note(&hint);
     }
-    let shape =
-        listing::Shape { hunks: arguments.hunks, full: arguments.full, look: Look::of_stdout(), now: now() };
-    page(&list.text(&workspace, &here, &names, shape)?)
+    let options = listing::ListOptions {
+        hunks: arguments.hunks,
+        full: arguments.full,
+        look: Look::of_stdout(),
+        now: now(),
+    };
+    page(&list.text(&workspace, &here, &names, options)?)
 }
 
 /// Shows changes.

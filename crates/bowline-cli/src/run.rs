@@ -406,7 +406,7 @@ impl Run {
     fn conclude(&self, ended: Ended) -> Ended {
         let (calls, answer) = self.front.outcome();
         let ended = match ended {
-            Ended::Done if self.strict => strictly(&calls),
+            Ended::Done if self.strict => judge_strictly(&calls),
             ended => ended,
         };
         if self.format == Format::Result {
@@ -444,7 +444,7 @@ impl Run {
 }
 
 /// Returns that a run failed in which something failed, or nothing was done.
-fn strictly(calls: &[CallOutcome]) -> Ended {
+fn judge_strictly(calls: &[CallOutcome]) -> Ended {
     let failed: Vec<String> =
         calls.iter().filter(|call| call.failed).map(|call| display::line(&call.title, 200)).collect();
     if !failed.is_empty() {

@@ -24,7 +24,7 @@ const MAX_LISTED: usize = 20;
 
 /// How a list looks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct ListOptions {
     /// Each place of a change is shown.
     pub(crate) hunks: bool,
     /// Every change is listed.
@@ -109,9 +109,9 @@ impl List {
         workspace: &Workspace,
         here: &Here,
         names: &Names,
-        shape: Shape,
+        options: ListOptions,
     ) -> Result<String, Ending> {
-        let look = shape.look;
+        let look = options.look;
         let mut text = String::new();
         let mut session = None;
         for group in &self.groups {
@@ -125,7 +125,7 @@ impl List {
                 _ = writeln!(text, "{gap}{}", look.paint(Ink::Head, &head));
             }
             session = Some(&group.session);
-            self.group(&mut text, group, workspace, here, names, shape)?;
+            self.group(&mut text, group, workspace, here, names, options)?;
         }
         let shown = self.groups.iter().map(|group| group.changes.len()).sum();
         let gap = if text.is_empty() { "" } else { "\n" };
@@ -145,17 +145,17 @@ impl List {
         workspace: &Workspace,
         here: &Here,
         names: &Names,
-        shape: Shape,
+        options: ListOptions,
     ) -> Result<(), Ending> {
-        let look = shape.look;
+        let look = options.look;
         let Some(last) = group.changes.last() else { return Ok(()) };
         if let Some(turn) = group.turn {
             let title = group.session.as_deref().and_then(|session| names.title(session, turn));
             let title = title.map(|title| format!("{title} · ")).unwrap_or_default();
-            let when = format!("{} ({})", at(last.change.at), ago(last.change.at, shape.now));
+            let when = format!("{} ({})", at(last.change.at), ago(last.change.at, options.now));
             _ = writeln!(text, "  turn {turn} · {title}{}", look.paint(Ink::Faint, &when));
         }
-        let listed = if shape.full { group.changes.len() } else { MAX_LISTED };
+        let listed = if options.full { group.changes.len() } else { MAX_LISTED };
         let listed = &group.changes[..listed.min(group.changes.len())];
         let files: Vec<String> = listed.iter().map(|changed| safe(here.name(&changed.change.path))).collect();
         let width = files.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -189,7 +189,7 @@ impl List {
                 line = format!("{}  {}", line.trim_end(), look.paint(Ink::Faint, &at(change.at)));
             }
             _ = writeln!(text, "{}", line.trim_end());
-            if shape.hunks {
+            if options.hunks {
                 self.hunks(text, change, workspace, look)?;
             }
         }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::leftovers::Leftovers;
 use super::selecting::Meant;
-use super::undoing::{Manner, Way};
+use super::undoing::{UndoRequest, Way};
 use super::{Conflicts, failed, patching};
 use crate::ending::Ending;
 use crate::records::here::Here;
@@ -42,22 +42,22 @@ pub(super) enum Partly {
 }
 
 /// What is taken back, where, and how.
-pub(super) struct Scene<'a> {
+pub(super) struct UndoContext<'a> {
     pub(super) here: &'a Here,
     pub(super) workspace: &'a Workspace,
     pub(super) meant: &'a Meant,
     pub(super) known: &'a [Changed],
-    pub(super) manner: Manner,
+    pub(super) request: UndoRequest,
 }
 
-impl Scene<'_> {
+impl UndoContext<'_> {
     fn name(&self, path: &str) -> String {
         safe(self.here.name(path))
     }
 
     /// Says why nothing can be taken back at all.
     pub(super) fn not_begun(&self, error: FilesError) -> Ending {
-        let (way, words) = (self.manner.way, &self.meant.words);
+        let (way, words) = (self.request.way, &self.meant.words);
         failed(match error {
             FilesError::NothingTo(_) if way == Way::Redo && self.meant.selection.last.is_some() => {
                 anyhow::anyhow!("there is nothing to redo: nothing is undone")
@@ -81,7 +81,7 @@ impl Scene<'_> {
             let is_edit = changed.in_effect && change.reverses.is_empty() && change.origin.session.is_some();
             is_edit && selection.explained && change.is_unexplained() && all.matches(change)
         };
-        if self.manner.way == Way::Redo {
+        if self.request.way == Way::Redo {
             return BTreeSet::new();
         }
         self.known.iter().filter(is_left).map(|changed| self.here.name(&changed.change.path)).collect()
@@ -89,7 +89,7 @@ impl Scene<'_> {
 
     /// Shows what would be done.
     pub(super) fn tell_foresight(&self, foresight: Foresight) -> Result<(), Ending> {
-        let Self { here, workspace, meant, manner: Manner { way, json, .. }, .. } = *self;
+        let Self { here, workspace, meant, request: UndoRequest { way, json, .. }, .. } = *self;
         if json {
             return self.print_foresight(&foresight);
         }
@@ -135,7 +135,7 @@ impl Scene<'_> {
         });
         let files: Vec<Value> = files.collect();
         let told = json!({
-            "command": self.manner.way.word(),
+            "command": self.request.way.word(),
             "workspace": self.here.root,
             "what": self.meant.words,
             "dry_run": true,
@@ -147,7 +147,7 @@ impl Scene<'_> {
         let refused = foresight.files.iter().filter(|file| file.patch.is_err()).count();
         match (refused, foresight.left.len()) {
             (0, 0) => Ok(()),
-            _ => Err(failed(anyhow::anyhow!("not all could be {}", self.manner.way.done()))),
+            _ => Err(failed(anyhow::anyhow!("not all could be {}", self.request.way.done()))),
         }
     }
 
@@ -160,7 +160,7 @@ impl Scene<'_> {
             .iter()
             .filter_map(|file| Some((&*file.path, file.patch.as_ref().err()?)))
             .collect();
-        if self.manner.json {
+        if self.request.json {
             let conflicts: Vec<Value> = refused.iter().map(|(path, error)| refusal(path, error)).collect();
             let told = json!({"workspace": self.here.root, "what": self.meant.words, "conflicts": conflicts});
             return print(&format!("{told}\n"));
@@ -182,9 +182,9 @@ impl Scene<'_> {
         }
         if refused.is_empty() {
             text =
-                format!("nothing is in conflict: {} can be {}\n", self.meant.words, self.manner.way.done());
+                format!("nothing is in conflict: {} can be {}\n", self.meant.words, self.request.way.done());
         } else {
-            let word = self.manner.way.word();
+            let word = self.request.way.word();
             text.push_str(&format!(
                 "bowline {word} --conflicts markers   puts both into the files, to be edited\n\
                  bowline {word} --conflicts force     brings back what was before, and drops what is there now\n"
@@ -209,10 +209,10 @@ impl Scene<'_> {
         if refused.len() > MAX_LISTED {
             note(&format!("… and {} more", refused.len() - MAX_LISTED));
         }
-        let (word, done) = (self.manner.way.word(), self.manner.way.done());
+        let (word, done) = (self.request.way.word(), self.request.way.done());
         let of = format!("{} of {}", refused.len(), count(files, "file", "files"));
         let is_conflict = refused.iter().any(|(_, error)| can_be_resolved(error));
-        let hint = if is_conflict && self.manner.conflicts.is_none() {
+        let hint = if is_conflict && self.request.conflicts.is_none() {
             "; --conflicts show tells more, markers or force resolves it"
         } else {
             ""
@@ -228,7 +228,7 @@ impl Scene<'_> {
 
     /// Says what was done.
     pub(super) fn tell(&self, done: &Done, leftovers: &Leftovers) -> Result<(), Ending> {
-        let Self { here, workspace, meant, manner: Manner { way, json, .. }, .. } = *self;
+        let Self { here, workspace, meant, request: UndoRequest { way, json, .. }, .. } = *self;
         let files = done.files.len();
         let partly = if files == 0 { Partly::Nothing } else { Partly::TheRest };
         if json {
@@ -249,7 +249,7 @@ impl Scene<'_> {
             let change = workspace.change(file.change).map_err(failed)?;
             let found = found(workspace, &change)?;
             any_found |= found.is_some();
-            any_markers |= file.resolved > 0 && self.manner.conflicts == Some(Conflicts::Markers);
+            any_markers |= file.resolved > 0 && self.request.conflicts == Some(Conflicts::Markers);
             if at < MAX_LISTED {
                 let found = found.map(|how| format!(" ({how})")).unwrap_or_default();
                 let became = self.became(file, &change, &left)?;
@@ -299,7 +299,7 @@ impl Scene<'_> {
         }
         let refused: Vec<Value> = done.refused.iter().map(|(path, error)| refusal(path, error)).collect();
         let told = json!({
-            "command": self.manner.way.word(),
+            "command": self.request.way.word(),
             "workspace": self.here.root,
             "what": self.meant.words,
             "dry_run": false,
@@ -339,7 +339,7 @@ impl Scene<'_> {
         if !file.changed {
             return Ok("was so already");
         }
-        let markers = self.manner.conflicts == Some(Conflicts::Markers);
+        let markers = self.request.conflicts == Some(Conflicts::Markers);
         let mut oldest: Option<Change> = None;
         for reversal in &change.reverses {
             let taken = self.workspace.change(reversal.change).map_err(failed)?;
@@ -364,7 +364,7 @@ impl Scene<'_> {
             _ if file.resolved > 0 => "forced, later edits dropped",
             (Some(_), None) => "deleted",
             (None, Some(_)) => "there again",
-            _ if is_as_before => match self.manner.way {
+            _ if is_as_before => match self.request.way {
                 Way::Undo => "as it was before",
                 Way::Redo => "as it was before the undo",
             },

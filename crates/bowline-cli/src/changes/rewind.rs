@@ -11,8 +11,8 @@ use clap::Args;
 use serde_json::json;
 
 use super::selecting::Meant;
-use super::undoing::{Manner, Way, perform};
-use super::{Outcome, Where, failed, history, nothing_yet};
+use super::undoing::{UndoRequest, Way, perform};
+use super::{UndoOptions, Where, failed, history, nothing_yet};
 use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
 use crate::records::naming::Names;
@@ -49,7 +49,7 @@ pub(crate) struct RewindArguments {
     #[arg(long, conflicts_with = "turn")]
     full: bool,
     #[command(flatten)]
-    outcome: Outcome,
+    options: UndoOptions,
     #[command(flatten)]
     place: Where,
 }
@@ -92,7 +92,7 @@ pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), Ending> {
         let why = "there is nothing to rewind: no change of an agent is in effect here";
         return Err(failed(anyhow::anyhow!(why)));
     }
-    let Outcome { dry_run, keep_going, conflicts, json } = arguments.outcome;
+    let UndoOptions { dry_run, keep_going, conflicts, json } = arguments.options;
     let Some(number) = arguments.turn else {
         return if json { print(&objects(&steps, &names)) } else { list(&steps, &names, arguments.full) };
     };
@@ -110,8 +110,8 @@ pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), Ending> {
     let undone = steps.iter().filter(|other| other.last >= step.first).count();
     let on = if undone == 1 { "" } else { " and what came after it" };
     let words = format!("{} ({}{on})", count(undone, "turn", "turns"), step.title(&names));
-    let manner = Manner { way: Way::Undo, dry_run, keep_going, conflicts, json };
-    perform(&here, workspace, &Meant { selection, words }, &known, manner)
+    let request = UndoRequest { way: Way::Undo, dry_run, keep_going, conflicts, json };
+    perform(&here, workspace, &Meant { selection, words }, &known, request)
 }
 
 /// Returns what agents did and is in effect, the newest first.

@@ -13,9 +13,9 @@ use bowline_workspace::roots::RootSpec;
 use bowline_workspace::workspace::{Changed, Foresight, Reversed, TakenBack, Workspace};
 
 use super::leftovers::{self, Leftovers};
-use super::report::{Done, Partly, Scene, is_conflict, why};
+use super::report::{Done, Partly, UndoContext, is_conflict, why};
 use super::selecting::{Meant, Purpose};
-use super::{Conflicts, Outcome, Taking, failed, history, nothing_yet, patching};
+use super::{Conflicts, Taking, UndoOptions, failed, history, nothing_yet, patching};
 use crate::ending::Ending;
 use crate::records::elsewhere;
 use crate::records::here::{Here, Sign};
@@ -93,7 +93,7 @@ fn progress(way: Way, done: usize, of: usize) {
 
 /// How something is taken back.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct UndoRequest {
     pub(super) way: Way,
     pub(super) dry_run: bool,
     pub(super) keep_going: bool,
@@ -125,8 +125,8 @@ pub(super) fn take_back(taking: &Taking, way: Way, found: bool) -> Result<(), En
     {
         patching::check(&workspace, one.change, hunks)?;
     }
-    let Outcome { dry_run, keep_going, conflicts, json } = taking.outcome;
-    perform(&here, workspace, &meant, &known, Manner { way, dry_run, keep_going, conflicts, json })
+    let UndoOptions { dry_run, keep_going, conflicts, json } = taking.options;
+    perform(&here, workspace, &meant, &known, UndoRequest { way, dry_run, keep_going, conflicts, json })
 }
 
 /// Takes back what is selected, and tells what became of it.
@@ -135,19 +135,20 @@ pub(super) fn perform(
     workspace: Workspace,
     meant: &Meant,
     known: &[Changed],
-    manner: Manner,
+    request: UndoRequest,
 ) -> Result<(), Ending> {
-    let way = manner.way;
+    let way = request.way;
     let workspace = reaching(here, workspace, known, &meant.selection)?;
-    let scene = Scene { here, workspace: &workspace, meant, known, manner };
-    if manner.dry_run || manner.conflicts == Some(Conflicts::Show) {
-        let foresight = way.foresee(&workspace, &meant.selection).map_err(|error| scene.not_begun(error))?;
-        return match manner.conflicts {
-            Some(_) => scene.show_conflicts(&foresight),
-            None => scene.tell_foresight(foresight),
+    let context = UndoContext { here, workspace: &workspace, meant, known, request };
+    if request.dry_run || request.conflicts == Some(Conflicts::Show) {
+        let foresight =
+            way.foresee(&workspace, &meant.selection).map_err(|error| context.not_begun(error))?;
+        return match request.conflicts {
+            Some(_) => context.show_conflicts(&foresight),
+            None => context.tell_foresight(foresight),
         };
     }
-    let resolution = match manner.conflicts {
+    let resolution = match request.conflicts {
         Some(Conflicts::Markers) => Resolution::Markers,
         Some(Conflicts::Force) => Resolution::Force,
         Some(Conflicts::Show) | None => Resolution::Refuse,
@@ -155,9 +156,9 @@ pub(super) fn perform(
     let done = match way.act(&workspace, &meant.selection, resolution) {
         Ok(done) => Done { files: done.files, left: done.left, refused: Vec::new() },
         Err(error @ (FilesError::NothingTo(_) | FilesError::OnlyFound(_))) => {
-            return Err(scene.not_begun(error));
+            return Err(context.not_begun(error));
         }
-        Err(error) if !manner.keep_going => return Err(refused(&scene, error)),
+        Err(error) if !request.keep_going => return Err(refused(&context, error)),
         Err(_) => one_by_one(&workspace, way, &meant.selection, resolution)?,
     };
     workspace.tell_kept_texts(|text| note(&text.to_string()));
@@ -166,7 +167,7 @@ pub(super) fn perform(
         Way::Undo => leftovers::clear(here, &workspace, &done.files).unwrap_or_default(),
         Way::Redo => Leftovers::default(),
     };
-    scene.tell(&done, &leftovers)
+    context.tell(&done, &leftovers)
 }
 
 /// Adds where there are changes, if there are none here.
@@ -227,21 +228,21 @@ fn reaching(
 }
 
 /// Says why nothing was done: of every file that is in the way, not only of the first.
-fn refused(scene: &Scene<'_>, error: FilesError) -> Ending {
-    let Ok(foresight) = scene.manner.way.foresee(scene.workspace, &scene.meant.selection) else {
+fn refused(context: &UndoContext<'_>, error: FilesError) -> Ending {
+    let Ok(foresight) = context.request.way.foresee(context.workspace, &context.meant.selection) else {
         return failed(error);
     };
     let files = foresight.files.len();
     let refused = foresight.files.into_iter().filter_map(|file| Some((file.path, file.patch.err()?)));
     // What would have been resolved is not in the way.
-    let is_resolved = |error: &FilesError| scene.manner.conflicts.is_some() && is_conflict(error);
+    let is_resolved = |error: &FilesError| context.request.conflicts.is_some() && is_conflict(error);
     let refused: Vec<_> = refused.filter(|(_, error)| !is_resolved(error)).collect();
-    if scene.manner.json && !refused.is_empty() {
+    if context.request.json && !refused.is_empty() {
         let done = Done { refused, ..Done::default() };
-        let told = scene.tell(&done, &Leftovers::default());
+        let told = context.tell(&done, &Leftovers::default());
         return told.err().unwrap_or_else(|| failed(error));
     }
-    match scene.tell_refused(files, &refused, Partly::Nothing) {
+    match context.tell_refused(files, &refused, Partly::Nothing) {
         Err(ending) => ending,
         // It would work by now: what was in the way is what is told.
         Ok(()) => failed(error),
