@@ -211,7 +211,7 @@ impl<'a> Draft<'a> {
             ContentBlock::ResourceLink(link) => self.link(link),
             ContentBlock::Resource(resource) => match &resource.resource {
                 EmbeddedResourceResource::TextResourceContents(text) => {
-                    self.name(&self.label(&text.uri));
+                    self.name_link(&text.uri);
                     let target = links::target(&text.uri, self.reading.cwd);
                     self.attached.push(Attachment::Given { target, text: text.text.clone() });
                 }
@@ -244,6 +244,36 @@ impl<'a> Draft<'a> {
         }
         self.words.push_str(name);
         self.after_words = false;
+    }
+
+    /// Names what a link leads to, unless the words mention it already, as `@PATH`.
+    fn name_link(&mut self, uri: &str) {
+        let mentions = |path: &str| self.mentions(path);
+        let is_mentioned = match links::target(uri, self.reading.cwd) {
+            Target::Files(files) => files.iter().any(|file| mentions(&file.path)),
+            Target::Directory(path) => mentions(&path),
+            Target::Other(_) => false,
+        };
+        if is_mentioned {
+            self.after_words = false;
+        } else {
+            self.name(&self.label(uri));
+        }
+    }
+
+    /// Says whether the words mention a file or a directory: `@` and its path, which a sentence may go on behind.
+    fn mentions(&self, path: &str) -> bool {
+        let is_meant = |name: &str| {
+            links::absolute(name, self.reading.cwd).trim_end_matches('/') == path.trim_end_matches('/')
+        };
+        self.words.split('@').skip(1).any(|rest| match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next().is_some_and(is_meant),
+            None => {
+                let word = rest.split(char::is_whitespace).next().unwrap_or_default();
+                let bare = word.trim_end_matches(|last: char| last.is_ascii_punctuation() && last != '/');
+                is_meant(word) || is_meant(bare)
+            }
+        })
     }
 
     /// Returns what is attached as it is named among the words. A name is not the user's word: it stays in its quotes.
@@ -310,7 +340,7 @@ impl<'a> Draft<'a> {
 
     fn link(&mut self, link: &ResourceLink) {
         let label = self.label(&link.uri);
-        self.name(&label);
+        self.name_link(&link.uri);
         if !self.links.insert(link.uri.clone()) {
             return;
         }

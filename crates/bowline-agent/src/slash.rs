@@ -9,6 +9,7 @@ use bowline_state::schema::v1::{ContentBlock, MessageId};
 use bowline_state::slash::{self, Command, Servers, SlashError, Undo};
 use bowline_state::turn::End;
 
+use crate::model::offline;
 use crate::options::Change;
 use crate::reporter::Reporter;
 use crate::session::{Session, Talk};
@@ -56,7 +57,7 @@ pub(crate) async fn run(
 
 async fn answer(session: &Session, talk: &mut Talk, command: Command) -> String {
     match command {
-        Command::Help | Command::Init => slash::help(session.toolbox().can_undo()),
+        Command::Help | Command::Init => help(session),
         Command::Status => {
             let limit = session.toolbox().permissions().limit().await;
             status(session, talk, limit)
@@ -98,10 +99,19 @@ async fn answer(session: &Session, talk: &mut Talk, command: Command) -> String 
     }
 }
 
+/// Returns the commands, and with the offline model what that one understands.
+fn help(session: &Session) -> String {
+    let commands = slash::help(session.toolbox().can_undo());
+    match session.choice().model.info().name == offline::NAME {
+        true => format!("{commands}\n{}", bowline_state::offline::HELP),
+        false => commands,
+    }
+}
+
 /// With the offline model, which writes nothing by itself, the file is a beginning for the user to go on with.
 fn init(session: &Session) -> Done {
-    let offline = session.choice().model.info().name == "offline";
-    let prompt = if offline { beginning(session) } else { INIT.to_owned() };
+    let is_offline = session.choice().model.info().name == offline::NAME;
+    let prompt = if is_offline { beginning(session) } else { INIT.to_owned() };
     Done::Prompt(vec![prompt.into()])
 }
 

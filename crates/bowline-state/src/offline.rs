@@ -22,7 +22,7 @@ pub const MAX_STREAM: u32 = 100_000;
 pub const HELP: &str = "\
 I am the offline model: no network, no key, no guessing. I do what plain commands say, one per line, in order:
 
-- `read PATH` or `read PATH lines 10-20`
+- `read PATH` or `read PATH lines 10-20`; `@PATH` alone reads it, too
 - `write PATH: TEXT` (`\\n` begins a new line; or put a fenced block below `write PATH:`)
 - `replace \"OLD\" with \"NEW\" in PATH`
 - `run COMMAND`
@@ -224,6 +224,10 @@ fn step(line: &str, lines: &mut Lines<'_>) -> Result<Step, Unclear> {
             Ok(Step::Stream(count.ok_or(incomplete("`stream N`, up to 100000"))?))
         }
         "call" => call(rest, lines)?.ok_or(incomplete("`call TOOL {\"json\": \"input\"}`")),
+        // A file that is mentioned and nothing else: whoever sends that wants to see it.
+        _ if line.starts_with('@') && words::is_mention(line) => {
+            read(line, number)?.ok_or(incomplete("`@PATH` alone reads a file"))
+        }
         _ => Err(Unclear::Unknown { line: number }),
     }
 }

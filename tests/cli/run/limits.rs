@@ -26,7 +26,7 @@ fn what_is_piped_in_attaches_no_file_and_is_no_command() {
 
         I am the offline model: no network, no key, no guessing. I do what plain commands say, one per line, in order:
 
-        - `read PATH` or `read PATH lines 10-20`
+        - `read PATH` or `read PATH lines 10-20`; `@PATH` alone reads it, too
         - `write PATH: TEXT` (`\n` begins a new line; or put a fenced block below `write PATH:`)
         - `replace "OLD" with "NEW" in PATH`
         - `run COMMAND`
@@ -48,7 +48,7 @@ fn what_is_piped_in_attaches_no_file_and_is_no_command() {
 
         I am the offline model: no network, no key, no guessing. I do what plain commands say, one per line, in order:
 
-        - `read PATH` or `read PATH lines 10-20`
+        - `read PATH` or `read PATH lines 10-20`; `@PATH` alone reads it, too
         - `write PATH: TEXT` (`\n` begins a new line; or put a fenced block below `write PATH:`)
         - `replace "OLD" with "NEW" in PATH`
         - `run COMMAND`
@@ -73,7 +73,7 @@ fn a_secret_that_is_mentioned_is_not_attached() {
         ✗ read: Read .env (TIME)
             permission denied: no rule allows it, and nobody is there to ask
 
-        @.env `$PROJECT/.env`
+        @.env
         --- stderr
         bowline: .env is not attached: holds secrets; only a rule that names it allows it
         bowline: denied: read .env: nobody is there to ask; no flag allows it, a rule does (bowline policy allow)
@@ -82,7 +82,7 @@ fn a_secret_that_is_mentioned_is_not_attached() {
     "#]].assert_eq(&sent(&scene, &["--approve", "all", "say @.env"], ""));
     scene.run(&["policy", "allow", "read", ".env"]);
     expect![[r#"
-        @.env `$PROJECT/.env`
+        @.env
         --- stderr
         bowline: attached .env, 15 bytes
         --- 0

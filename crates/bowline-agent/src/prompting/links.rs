@@ -128,7 +128,8 @@ fn local(rest: &str) -> Option<&str> {
     (host.is_empty() || host.eq_ignore_ascii_case("localhost")).then(|| &after[path..])
 }
 
-fn absolute(path: &str, cwd: &str) -> String {
+/// Returns a path from the root on, as it is named from `cwd`.
+pub(super) fn absolute(path: &str, cwd: &str) -> String {
     if path.starts_with('/') {
         return path.to_owned();
     }

@@ -152,6 +152,37 @@ async fn words_stay_together_and_files_follow() {
 }
 
 #[tokio::test]
+async fn what_the_words_mention_is_not_named_again() {
+    check(
+        "//- /w/a.rs\nfn a() {}\n//- /w/my b.rs\nfn b() {}",
+        r#"
+{"type":"text","text":"compare @a.rs, @\"my b.rs\" and mail me@c.rs"}
+{"type":"resource_link","uri":"file:///w/a.rs","name":"a.rs"}
+{"type":"resource","resource":{"uri":"file:///w/my%20b.rs","text":"fn b() { unsaved() }"}}
+{"type":"resource","resource":{"uri":"file:///w/d.rs","text":"d"}}
+"#,
+        expect![[r#"
+            --- text
+            compare @a.rs, @"my b.rs" and mail me@c.rs `/w/d.rs`
+            --- text
+            <file path="/w/a.rs" until="509a0a5b5ce4e59f">
+            fn a() {}
+            </file 509a0a5b5ce4e59f>
+            --- text
+            <file path="/w/my b.rs" until="f1e5e2a4329b5ef5">
+            fn b() { unsaved() }
+            </file f1e5e2a4329b5ef5>
+            --- text
+            <file path="/w/d.rs" until="18ac3e7343f01689">
+            d
+            </file 18ac3e7343f01689>
+            --- whole: /w/a.rs (10 bytes)
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn some_lines_are_shown_as_such() {
     check(
         "//- /w/a.rs\none\ntwo\nthree\nfour\n",

@@ -138,6 +138,21 @@ fn a_mention_is_a_path() {
 }
 
 #[test]
+fn a_mention_alone_is_read() {
+    check(
+        "@src/a.rs\n@\"my file.txt\"\n- @b.txt lines 2-3",
+        expect![[r#"
+            Read { path: "src/a.rs", lines: None }
+            Read { path: "my file.txt", lines: None }
+            Read { path: "b.txt", lines: Some((2, 2)) }
+        "#]],
+    );
+    for prose in ["@a.rs is wrong", "explain @a.rs", "@", "@\"a\" b"] {
+        assert_eq!(parse(prose), Err(Unclear::Unknown { line: 1 }), "{prose}");
+    }
+}
+
+#[test]
 fn texts_of_several_lines() {
     check(
         r#"

@@ -85,6 +85,16 @@ pub(super) fn path(text: &str) -> Text {
     (!path.is_empty()).then(|| path.to_owned())
 }
 
+/// Says whether a line is a file that is mentioned, and nothing else but the lines of it that are meant.
+pub(super) fn is_mention(line: &str) -> bool {
+    let line = split_last_word(line, &["lines", "line"]).map_or(line, |(before, _)| before).trim();
+    let Some(path) = line.strip_prefix('@') else { return false };
+    match quoted(path) {
+        Some((_, rest)) => rest.trim().is_empty(),
+        None => !path.is_empty() && !path.contains(char::is_whitespace),
+    }
+}
+
 /// Splits `PATH: TEXT` at its colon.
 pub(super) fn split_path(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
