@@ -382,18 +382,14 @@ impl Approvals {
             };
             let kept = scope.zip(self.inner.file.as_ref()).map(|(scope, file)| file.remember(&rule, scope));
             match kept {
-                Some(Ok(())) => {
-                    self.inner.person.rule_saved(&rule);
-                    continue;
-                }
+                Some(Ok(())) => self.inner.person.rule_saved(&rule),
                 Some(Err(why)) => {
-                    self.inner
-                        .person
-                        .tell(&format!("the rule holds only until the end of this program: {why}"));
+                    let text = format!("the rule holds only until the end of this program: {why}");
+                    self.inner.person.tell(&text);
+                    self.keep(rule);
                 }
-                None => {}
+                None => self.keep(rule),
             }
-            self.keep(rule);
         }
         self.changed();
     }
