@@ -400,7 +400,7 @@ fn files_that_are_mentioned_are_attached() {
         "say @a.txt and @missing.txt",
     ]);
     expect![[r#"
-        @a.txt and @missing.txt `$PROJECT/a.txt`
+        @a.txt and @missing.txt
         --- stderr
         bowline: attached a.txt, 8 bytes
         bowline: there is no file missing.txt: it stays text
