@@ -59,7 +59,7 @@ async fn unsaved_text_is_read_and_an_edit_costs_one_question() {
         call Read Completed: Read a.txt
         call Edit Completed: Edit a.txt
         question
-          Bowline asks: Edit a.txt
+          Bowline asks: write $BASE/project/a.txt
             write $BASE/project/a.txt
             lines: 1 added, 1 removed
             @@ -1,5 +1,5 @@
@@ -76,10 +76,8 @@ async fn unsaved_text_is_read_and_an_edit_costs_one_question() {
         audit: turn/start allowed by nobody
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
-        audit: permission allowed by person $BASE/project/a.txt
-        audit: fs/read allowed by preset: ask $BASE/project/a.txt
-        audit: fs/write allowed by grant $BASE/project/a.txt
-        audit: fs/write allowed by grant $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
+        audit: fs/write allowed by person $BASE/project/a.txt
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
         audit: turn/end allowed by nobody
     "#]]
@@ -105,11 +103,11 @@ async fn a_no_reaches_the_model_with_its_reason() {
           Writing `a.txt` did not work:
 
           ```
-          permission denied: the user said no: use the other file
+          nothing was written: a.txt: permission denied: the user said no: use the other file
           ```
         call Edit Failed: Write a.txt
         question
-          Bowline asks: Write a.txt
+          Bowline asks: write $BASE/project/a.txt
             write $BASE/project/a.txt
             lines: 1 added, 5 removed
             @@ -1,5 +1 @@
@@ -124,7 +122,7 @@ async fn a_no_reaches_the_model_with_its_reason() {
         audit: session/start allowed by nobody
         audit: turn/start allowed by nobody
         audit: fs/read allowed by preset: ask $BASE/project/a.txt
-        audit: permission denied by person $BASE/project/a.txt
+        audit: fs/write denied by person $BASE/project/a.txt
         audit: turn/end allowed by nobody
     "#]]
     .assert_eq(&told);
@@ -145,19 +143,18 @@ async fn commands_run_in_the_hosts_terminals_and_what_they_change_is_found() {
           ```
         call Execute Failed: Run echo made > made.txt; echo hi; exit 3
         question
-          Bowline asks: Run echo made > made.txt; echo hi; exit 3
+          Bowline asks: run echo made > made.txt; echo hi; exit 3
             run echo made > made.txt; echo hi; exit 3
             in $BASE/project
           Asked because `made.txt`: no rule covers it, and preset ask asks before writes
         journal: found $BASE/project/made.txt by $SESSION in turn 1 with /bin/sh -c 'echo made > made.txt; echo hi; exit 3'
         audit: session/start allowed by nobody
         audit: turn/start allowed by nobody
-        audit: permission allowed by person echo made > made.txt; echo hi; exit 3
-        audit: terminal/create allowed by grant /bin/sh -c 'echo made > made.txt; echo hi; exit 3'
+        audit: terminal/create allowed by person /bin/sh -c 'echo made > made.txt; echo hi; exit 3'
         audit: terminal/release allowed by nobody the terminal
         audit: turn/end allowed by nobody
         audit: observed allowed by nobody $BASE/project/made.txt
-        audit: terminal/exit allowed by grant /bin/sh -c 'echo made > made.txt; echo hi; exit 3': 3
+        audit: terminal/exit allowed by person /bin/sh -c 'echo made > made.txt; echo hi; exit 3': 3
     "#]].assert_eq(&told);
 }
 

@@ -77,47 +77,37 @@ fn what_was_asked_decided_and_done_is_listed() {
     expect![[r#"
             2 WHEN  allowed   turn/start (session $SHORT, turn 1)
             3 WHEN  allowed   fs/read a.txt · by preset: accept-edits · 4 bytes (session $SHORT, turn 1, call turn1_1)
-            4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SHORT, turn 1, call turn1_1)
-            5 WHEN  failed    fs/read b.txt · by preset: accept-edits · resource not found: $PROJECT/b.txt (session $SHORT, turn 1, call turn1_2)
-            6 WHEN  allowed   permission b.txt · by preset: accept-edits · LATENCY (session $SHORT, turn 1, call turn1_2)
-            7 WHEN  failed    fs/read b.txt · by preset: accept-edits · resource not found: $PROJECT/b.txt (session $SHORT, turn 1, call turn1_2)
-            8 WHEN  allowed   fs/write b.txt · by person · begins (session $SHORT, turn 1, call turn1_2)
-            9 WHEN  allowed   fs/write b.txt · by preset: accept-edits · 6 bytes · begins (session $SHORT, turn 1, call turn1_2)
-           10 WHEN  allowed   fs/write b.txt · by preset: accept-edits · 6 bytes (session $SHORT, turn 1, call turn1_2)
-           11 WHEN  allowed   fs/read b.txt · by preset: accept-edits · 6 bytes (session $SHORT, turn 1, call turn1_2)
-           12 WHEN  allowed   fs/write b.txt · by person · 6 bytes (session $SHORT, turn 1, call turn1_2)
-           13 WHEN  denied    permission .env · permission denied: no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
-           14 WHEN  denied    fs/read .env · by person · no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
-           15 WHEN  allowed   turn/end · EndTurn (session $SHORT, turn 1)
+            4 WHEN  failed    fs/read b.txt · by preset: accept-edits · resource not found: $PROJECT/b.txt (session $SHORT, turn 1, call turn1_2)
+            6 WHEN  allowed   fs/write b.txt · by preset: accept-edits · 6 bytes (session $SHORT, turn 1, call turn1_2)
+            7 WHEN  allowed   fs/read b.txt · by preset: accept-edits · 6 bytes (session $SHORT, turn 1, call turn1_2)
+            8 WHEN  denied    fs/read .env · permission denied: no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
+            9 WHEN  allowed   turn/end · EndTurn (session $SHORT, turn 1)
         --- 0
     "#]].assert_eq(&scene.audit(&["show", "--turn", "1"]));
     expect![[r#"
-           20 WHEN  allowed   terminal/create `exit 3` · by person · begins (session $SHORT, turn 2, call turn2_1)
-           21 WHEN  allowed   terminal/create `/bin/sh -c 'exit 3'` · by preset: full · LATENCY (session $SHORT, turn 2, call turn2_1)
-           24 WHEN  allowed   terminal/create `exit 3` · by person · exit 3 (session $SHORT, turn 2, call turn2_1)
+           13 WHEN  allowed   terminal/create `/bin/sh -c 'exit 3'` · by preset: full · LATENCY (session $SHORT, turn 2, call turn2_1)
         --- 0
     "#]].assert_eq(&scene.audit(&["show", "--kind", "terminal/create"]));
     expect![[r#"
-           13 WHEN  denied    permission .env · permission denied: no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
-           14 WHEN  denied    fs/read .env · by person · no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
+            8 WHEN  denied    fs/read .env · permission denied: no rule allows it, and nobody is there to ask (session $SHORT, turn 1, call turn1_3)
         --- 0
     "#]].assert_eq(&scene.audit(&["show", "--denied"]));
     expect![[r#"
             2 WHEN  allowed   turn/start (session $SHORT, turn 1)
-           15 WHEN  allowed   turn/end · EndTurn (session $SHORT, turn 1)
-           18 WHEN  allowed   turn/start (session $SHORT, turn 2)
-           25 WHEN  allowed   turn/end · EndTurn (session $SHORT, turn 2)
+            9 WHEN  allowed   turn/end · EndTurn (session $SHORT, turn 1)
+           12 WHEN  allowed   turn/start (session $SHORT, turn 2)
+           16 WHEN  allowed   turn/end · EndTurn (session $SHORT, turn 2)
         --- 0
     "#]]
     .assert_eq(&scene.audit(&["show", "--kind", "turn", "--since", "1h"]));
     expect![[r#"
-            4 WHEN  allowed   fs/read a.txt · by preset: ask · 4 bytes (session $SHORT, turn 1, call turn1_1)
+            3 WHEN  allowed   fs/read a.txt · by preset: accept-edits · 4 bytes (session $SHORT, turn 1, call turn1_1)
         --- 0
     "#]]
     .assert_eq(&scene.audit(&["show", "--path", "a.txt", "--turn", "1", "--last", "1"]));
     expect![[r#"
         {"entry":1,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
-        {"entry":17,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
+        {"entry":11,"at":"WHEN","session":"$SESSION","turn":null,"call":null,"kind":"session/start","subject":null,"decision":"allowed","by":"nobody","reason":null,"latency_us":null,"before":null,"after":null,"bytes":null,"exit":null}
         --- 0
     "#]].assert_eq(&scene.audit(&["show", "--kind", "session/start", "--json"]));
     expect![[r#"
@@ -136,7 +126,7 @@ fn who_took_something_back_is_in_the_log() {
     scene.agent("write b.txt: hello\\n");
     scene.run(&["undo"]);
     expect![[r#"
-           13 WHEN  allowed   undo b.txt · by person
+            9 WHEN  allowed   undo b.txt · by person
         --- 0
     "#]]
     .assert_eq(&scene.audit(&["show", "--kind", "undo"]));

@@ -15,10 +15,10 @@ fn scene() -> Scene {
 }
 
 /// Returns what the log says: what was done to what, what was decided and by whom.
-fn logged(scene: &Scene, arguments: &[&str]) -> String {
-    let told = scene.run(&[&["audit"], arguments].concat());
+fn logged(scene: &Scene) -> String {
+    let told = scene.run(&["audit"]);
     let shorten = |line: &str| {
-        let (_, rest) = line.trim_start().split_once("Z  ")?;
+        let (_, rest) = line.trim_start().split_once("  ")?;
         let mut parts = rest.split(" · ");
         let what: Vec<&str> = parts.next()?.split(" (session").next()?.split_whitespace().collect();
         let by = parts.find(|part| part.starts_with("by ")).unwrap_or("");
@@ -32,8 +32,20 @@ fn where_nobody_was_no_person_decided_and_each_operation_is_told_once() {
     let scene = scene();
     scene.run(&["run", "--approve", "all", WORK]);
     expect![[r#"
+        allowed session/start 
+        allowed turn/start 
+        allowed fs/read a.txt by preset: full
+        failed fs/read b.txt by preset: full
+        allowed fs/write b.txt by preset: full
+        allowed fs/read b.txt by preset: full
+        allowed fs/read a.txt by preset: full
+        allowed fs/write a.txt by preset: full
+        allowed fs/read a.txt by preset: full
+        allowed terminal/exit `echo hi` by preset: full
+        allowed turn/end 
+        allowed session/end 
     "#]]
-    .assert_eq(&logged(&scene, &[]));
+    .assert_eq(&logged(&scene));
     let every = scene.run(&["audit", "--json"]);
     let by = every.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut by: Vec<String> = by.filter_map(|entry| Some(entry["by"].as_str()?.to_owned())).collect();
@@ -56,6 +68,9 @@ fn a_mode_of_the_own_agent_is_what_the_host_allows() {
         assert_eq!((scene.has("b.txt"), scene.has("c.txt")), (wrote, ran), "{mode}");
     }
     expect![[r#"
+        --- stderr
+        bowline: --mode full and --approve edits contradict each other, as both set what Bowline's own agent may do: leave one of them out
+        --- 2
     "#]]
     .assert_eq(&scene().run(&["run", "--mode", "full", "--approve", "edits", "write b.txt: new"]));
 }
@@ -66,6 +81,17 @@ fn what_is_said_to_allow_something_does() {
     scene.put("Makefile", "all:\n\ttouch made.txt\n");
     let told = scene.run(&["run", "--approve", "edits", "run make all"]);
     expect![[r#"
+        ✗ run: Run make all (TIME)
+            `make all`: permission denied: no rule allows it, and nobody is there to ask
+
+        Running `make all` did not work:
+
+        ```
+        `make all`: permission denied: no rule allows it, and nobody is there to ask
+        ```
+        --- stderr
+        bowline: denied: run make all: nobody is there to ask; --approve all would allow it
+        --- 5
     "#]]
     .assert_eq(&told);
     scene.run(&["run", "--approve", "all", "run make all"]);
@@ -73,12 +99,29 @@ fn what_is_said_to_allow_something_does() {
     // No flag allows this, a rule does: the one that is named.
     let secret = scene.run(&["run", "--approve", "all", "write .env: KEY=1"]);
     expect![[r#"
+        ✗ edit: Write .env (TIME)
+            nothing was written: .env: permission denied: no rule allows it, and nobody is there to ask
+
+        Writing `.env` did not work:
+
+        ```
+        nothing was written: .env: permission denied: no rule allows it, and nobody is there to ask
+        ```
+        --- stderr
+        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does
+        --- 5
     "#]]
     .assert_eq(&secret);
-    let rule = secret.split('`').find(|part| part.starts_with("bowline policy allow")).expect("a rule");
-    let words: Vec<&str> = rule.split(' ').skip(1).collect();
-    scene.run(&words);
-    scene.run(&["run", "--approve", "all", "write .env: KEY=1"]);
+    // The agent reads before it writes: each needs its own rule.
+    let mut rules = Vec::new();
+    for _ in 0..3 {
+        let told = scene.run(&["run", "--approve", "all", "write .env: KEY=1"]);
+        let named = told.split('`').find(|part| part.starts_with("bowline policy allow"));
+        let Some(rule) = named else { break };
+        scene.run(&rule.split(' ').skip(1).collect::<Vec<_>>());
+        rules.push(rule.to_owned());
+    }
+    assert_eq!(rules, ["bowline policy allow read .env", "bowline policy allow write .env"]);
     assert!(scene.has(".env"));
 }
 
@@ -91,6 +134,24 @@ fn a_rule_that_can_have_no_effect_is_refused() {
     }
     told += &scene.run(&["policy", "allow", "write", "/etc/**"]);
     expect![[r#"
+        --- stderr
+        bowline: the rule would have no effect: agents read nothing outside of $PROJECT, whatever rules say; to let one read there, start it with --add-dir /etc:ro
+        --- 2
+        --- stderr
+        bowline: the rule would have no effect: agents read nothing outside of $PROJECT, whatever rules say; to let one read there, start it with --add-dir /etc:ro
+        --- 2
+        --- stderr
+        bowline: the path ../** has an empty part, . or .. in it: no file is named so
+        --- 2
+        --- stderr
+        bowline: the rule would have no effect: agents read nothing outside of $PROJECT, whatever rules say; to let one read there, start it with --add-dir /:ro
+        --- 2
+        1  allow read: src/**  (this workspace)
+        holds for the workspace $PROJECT
+        --- 0
+        2  allow write: /etc/**  (this workspace)
+        holds for the workspace $PROJECT
+        --- 0
     "#]]
     .assert_eq(&told);
 }

@@ -59,9 +59,9 @@ async fn a_write_is_shown_asked_about_and_done() {
     check(
         &stage.audited().await,
         expect![[r#"
-        fs/write allowed by person (begins)
-        fs/write allowed by person
-    "#]],
+            fs/write allowed by client (begins)
+            fs/write allowed by client
+        "#]],
     );
 }
 

@@ -263,8 +263,8 @@ fn an_agents_words_do_not_push_the_warnings_out_of_sight() {
         &mut approval,
         (60, 14),
         expect![[r#"
-            robot asks: It is quite all
-            right. It is quite all right. It is quite all right. It is
+            robot asks: It is quite all right. It is quite all right.
+            It is quite all right. It is quite all right. It is quite
             … 59 more lines of its words: w shows all
             ! downloads something and runs it
             ! reaches the network
@@ -286,10 +286,10 @@ fn an_agents_words_do_not_push_the_warnings_out_of_sight() {
         &mut approval,
         (60, 8),
         expect![[r#"
-            right. It is quite all right. It is quite all right. It is
             quite all right. It is quite all right. It is quite all
             right. It is quite all right. It is quite all right. It is
-            quite all right. It is quite all right.
+            quite all right. It is quite all right. It is quite all
+            right.
             ! downloads something and runs it
             ! reaches the network
             Asked because no rule covers it

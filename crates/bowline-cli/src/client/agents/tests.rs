@@ -185,10 +185,10 @@ fn what_it_does_by_itself_is_no_more_than_it_may() {
         ["--read-only", "--mode", "read-only"]: Some(ReadOnly), at most read-only
         ["--no-fs", "--mode", "full"]: Some(Full), at most full
         ["--no-fs", "--mode", "full", "--approve", "all"]: Some(Full), at most full
-        ["--no-fs", "--mode", "full", "--approve", "edits"]: 2 Usage("--mode full allows more than --approve edits, and with --no-fs the agent acts by itself: leave out --mode")
-        ["--no-terminal", "--mode", "accept-edits", "--approve", "ask"]: 2 Usage("--mode accept-edits allows more than --approve ask, and with --no-terminal the agent acts by itself: leave out --mode")
-        ["--no-fs", "--mode", "ask", "--approve", "reads"]: Some(Ask), at most ask
-        ["--mode", "full", "--approve", "reads"]: Some(Full), at most full
+        ["--no-fs", "--mode", "full", "--approve", "edits"]: 2 Usage("--mode full and --approve edits contradict each other, as both set what Bowline's own agent may do: leave one of them out")
+        ["--no-terminal", "--mode", "accept-edits", "--approve", "ask"]: 2 Usage("--mode accept-edits and --approve ask contradict each other, as both set what Bowline's own agent may do: leave one of them out")
+        ["--no-fs", "--mode", "ask", "--approve", "reads"]: 2 Usage("--mode ask and --approve reads contradict each other, as both set what Bowline's own agent may do: leave one of them out")
+        ["--mode", "full", "--approve", "reads"]: 2 Usage("--mode full and --approve reads contradict each other, as both set what Bowline's own agent may do: leave one of them out")
         ["--no-fs", "--approve", "none"]: 2 Usage("--approve none cannot be kept with --no-fs, as the agent reads by itself: leave one of them out")
         ["--no-terminal", "--approve", "none"]: None, at most ask
     "#]].assert_eq(&told);
