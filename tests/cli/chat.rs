@@ -208,39 +208,11 @@ async fn an_answer_becomes_a_rule_that_is_shown_and_can_be_removed() {
     }
 }
 
-/// Returns the script of an agent that asks to write a file, and writes it after somebody else has changed it.
-fn late_writer(scene: &Scene) -> String {
-    let path = scene.path("a.txt");
-    let send = |message: &str| format!("printf '%s\\n' '{message}'");
-    let request = format!(
-        r#"{{"jsonrpc":"2.0","id":"p","method":"session/request_permission","params":{{"sessionId":"s1","toolCall":{{"toolCallId":"t1","title":"Edit a.txt","kind":"edit","content":[{{"type":"diff","path":"{path}","oldText":"one\ntwo\nthree\n","newText":"ONE\ntwo\nthree\n"}}]}},"options":[{{"optionId":"y","name":"Allow","kind":"allow_once"}},{{"optionId":"n","name":"Reject","kind":"reject_once"}}]}}}}"#
-    );
-    let file = |method: &str, more: &str| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":"f","method":"fs/{method}_text_file","params":{{"sessionId":"s1","path":"{path}"{more}}}}}"#
-        )
-    };
-    let lines = [
-        "read -r line".to_owned(),
-        send(&file("read", "")),
-        "read -r line".to_owned(),
-        send(&request),
-        "read -r line".to_owned(),
-        "printf 'one\\ntwo\\nthree\\nmine\\n' > a.txt".to_owned(),
-        send(&file("write", r#","content":"ONE\ntwo\nthree\n""#)),
-        "read -r line".to_owned(),
-        others::stops("end_turn"),
-        // It stays until it is left.
-        "read -r line".to_owned(),
-    ];
-    others::agent(scene, &lines.join("\n"))
-}
-
 #[tokio::test]
 async fn what_is_asked_again_says_why_and_shows_what_changed() {
     let scene = Scene::new();
     scene.put("a.txt", "one\ntwo\nthree\n");
-    let agent = late_writer(&scene);
+    let agent = others::late_writer(&scene);
     let mut screen = chat(&scene, &["--agent", &agent]).await;
     screen.resize(80, 40);
     screen.say("go").await;

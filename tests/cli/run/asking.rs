@@ -236,6 +236,44 @@ async fn a_capital_n_rejects_from_now_on_and_no_letter_allows_everywhere() {
 }
 
 #[tokio::test]
+async fn what_is_asked_again_shows_what_changed() {
+    let scene = scene();
+    scene.put("a.txt", "one\ntwo\nthree\n");
+    let agent = others::late_writer(&scene);
+    let mut seat = Seat::take(&scene, &["run", "--agent", &agent, "go"]);
+    seat.until(ASKED).await;
+    seat.types("y\n").await;
+    expect![[r#"
+        y
+
+        ! the file changed since you approved this:
+          lines: 1 added, 0 removed
+          @@ -1,3 +1,4 @@
+           one
+           two
+           three
+          +mine
+        tiny is about to act, and it is not what was approved: write $PROJECT/a.txt
+          write $PROJECT/a.txt
+          lines: 1 added, 1 removed
+          @@ -1,4 +1,4 @@
+          -one
+          +ONE
+           two
+           three
+           mine
+        Asked because no rule covers it, and preset ask asks before writes
+        y allow once   s this session   p this project   n reject   N always reject   r reject and say why
+        s, p and N hold for the file $PROJECT/a.txt
+        s2, p2 and N2 for files in $PROJECT and below
+        Allow it? [y/s/p/n/N/r/?] "#]]
+    .assert_eq(&scene.clean(&seat.until(ASKED).await));
+    seat.types("y\n").await;
+    seat.until("Changed 1 file").await;
+    assert_eq!(scene.get("a.txt"), "ONE\ntwo\nthree\nmine\n");
+}
+
+#[tokio::test]
 async fn ctrl_c_at_a_question_cancels_the_turn() {
     let scene = scene();
     let mut seat = Seat::take(&scene, &["run", "run touch made"]);

@@ -39,6 +39,34 @@ pub(crate) fn stops(why: &str) -> String {
     format!(r#"printf '%s\n' '{{"jsonrpc":"2.0","id":2,"result":{{"stopReason":"{why}"}}}}'"#)
 }
 
+/// Returns the script of an agent that asks to write a file, and writes it after somebody else has changed it.
+pub(crate) fn late_writer(scene: &Scene) -> String {
+    let path = scene.path("a.txt");
+    let send = |message: &str| format!("printf '%s\\n' '{message}'");
+    let request = format!(
+        r#"{{"jsonrpc":"2.0","id":"p","method":"session/request_permission","params":{{"sessionId":"s1","toolCall":{{"toolCallId":"t1","title":"Edit a.txt","kind":"edit","content":[{{"type":"diff","path":"{path}","oldText":"one\ntwo\nthree\n","newText":"ONE\ntwo\nthree\n"}}]}},"options":[{{"optionId":"y","name":"Allow","kind":"allow_once"}},{{"optionId":"n","name":"Reject","kind":"reject_once"}}]}}}}"#
+    );
+    let file = |method: &str, more: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":"f","method":"fs/{method}_text_file","params":{{"sessionId":"s1","path":"{path}"{more}}}}}"#
+        )
+    };
+    let lines = [
+        "read -r line".to_owned(),
+        send(&file("read", "")),
+        "read -r line".to_owned(),
+        send(&request),
+        "read -r line".to_owned(),
+        "printf 'one\\ntwo\\nthree\\nmine\\n' > a.txt".to_owned(),
+        send(&file("write", r#","content":"ONE\ntwo\nthree\n""#)),
+        "read -r line".to_owned(),
+        stops("end_turn"),
+        // It stays until it is left.
+        "read -r line".to_owned(),
+    ];
+    agent(scene, &lines.join("\n"))
+}
+
 fn run(scene: &Scene, agent: &str, options: &[&str]) -> String {
     scene.run(&[&["run", "--agent", agent, "go"], options].concat())
 }

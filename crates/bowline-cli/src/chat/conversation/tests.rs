@@ -186,3 +186,26 @@ fn a_text_is_found_above_and_below_and_marked() {
     conversation.end_search();
     assert_eq!(conversation.visible(40, 10).1, None);
 }
+
+#[test]
+fn no_time_counts_while_a_person_is_asked_or_after_the_turn() {
+    let mut session = SessionAccumulator::new();
+    let mut conversation = Conversation::default();
+    let seconds = Duration::from_secs;
+    conversation.tick(seconds(0), true);
+    for (id, status) in [("t", "pending"), ("u", "in_progress")] {
+        let update =
+            format!(r#"{{"sessionUpdate":"tool_call","toolCallId":"{id}","title":"T","status":"{status}"}}"#);
+        say(&mut session, serde_json::from_str(&update).unwrap());
+    }
+    conversation.update(session.snapshot(), seconds(0));
+    let shown = |conversation: &mut Conversation, at: u64, running: bool| {
+        conversation.tick(seconds(at), running);
+        text(&conversation.visible(40, 10).0)
+    };
+    let during = ["▸ ○ tool   T", "▸ ◐ tool   T                        5.0s"];
+    assert_eq!(shown(&mut conversation, 5, true), during);
+    let after = shown(&mut conversation, 7, false);
+    assert_eq!(after[1], "▸ ◐ tool   T                        7.0s");
+    assert_eq!(shown(&mut conversation, 60, false), after, "it stands still");
+}
