@@ -31,9 +31,7 @@ fn timeless(text: &str) -> String {
             Some((before, took)) if took.ends_with("s)") || took == "TIME)" => format!("{before} (TIME)"),
             _ => line,
         };
-        let is_id = |word: &str| word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let words = line.split(' ').map(|word| if is_id(word) { "SESSION" } else { word });
-        lines.push(words.collect::<Vec<_>>().join(" ").trim_start().to_owned());
+        lines.push(line.trim_start().to_owned());
     }
     counted(&(lines.join("\n") + "\n"))
 }
@@ -56,8 +54,8 @@ fn a_recorded_turn_is_shown_as_a_sequence() {
     let trace = trace.to_str().unwrap();
     let told = timeless(&scene.run(&["trace", "show", trace, "--method", "fs/write_text_file"]));
     expect![[r#"
-        TIME  client ← agent   ? fs/write_text_file          #4    SESSION  $PROJECT/a.txt, 6 bytes
-        TIME  client → agent   ✓ fs/write_text_file          #4    SESSION   (TIME)
+        TIME  client ← agent   ? fs/write_text_file          #4    $SHORT  $PROJECT/a.txt, 6 bytes
+        TIME  client → agent   ✓ fs/write_text_file          #4    $SHORT   (TIME)
 
         2 of N messages
         --- 0
