@@ -102,9 +102,13 @@ impl BowlineAgent {
         }
         if replayed {
             session.replay(opened.history).await;
+            // The client has asked for this session, so it knows it: all of its state comes before the answer.
+            tell_commands(&session).await;
         }
         self.sessions().insert(session.id().clone(), session.clone());
-        announce(session.clone(), cx.clone());
+        if !replayed {
+            announce(session.clone(), cx.clone());
+        }
         Ok(session)
     }
 
@@ -130,9 +134,13 @@ fn announce(session: Arc<Session>, cx: AgentContext) {
             () = cx.answered() => {}
             () = cx.client().caller().closed() => return,
         }
-        let commands = options::commands(session.toolbox().can_undo());
-        session.tell(SessionUpdate::AvailableCommandsUpdate(commands)).await;
+        tell_commands(&session).await;
     });
+}
+
+async fn tell_commands(session: &Session) {
+    let commands = options::commands(session.toolbox().can_undo());
+    session.tell(SessionUpdate::AvailableCommandsUpdate(commands)).await;
 }
 
 impl Agent for BowlineAgent {

@@ -131,11 +131,13 @@ async fn change(
         let is_seen = pass.is_bound()
             || pass.is_for_client()
             || is_seen(work, path, &key, &current, decided.verdict).await;
-        let writing = Writing { work, side, path, key, wanted, current, decided, diff };
+        let writing = Writing { work, side, path, key: key.clone(), wanted, current, decided, diff };
         if !is_seen {
             return Err(writing.unseen(pass).await);
         }
-        return writing.carry_out(pass).await;
+        if let Some(done) = writing.carry_out(pass).await? {
+            return Ok(done);
+        }
     }
     Err(format!(
         "{} keeps changing while it is approved: nothing was written, read it again",
@@ -242,7 +244,8 @@ enum After {
 }
 
 impl Writing<'_, '_> {
-    async fn carry_out(self, mut pass: Pass) -> Result<Done, Stop> {
+    /// Writes the text. Returns nothing if the file changed while the client decided: then it is to be decided anew.
+    async fn carry_out(self, mut pass: Pass) -> Result<Option<Done>, Stop> {
         let Self { work, side, path, .. } = &self;
         pass.begins().await.map_err(|why| Stop::from(why).showing(self.diff.clone()))?;
         work.runs().await;
@@ -260,6 +263,7 @@ impl Writing<'_, '_> {
             Err(fault @ (Fault::TimedOut { .. } | Fault::Unreadable { .. })) => {
                 (self.read_again().await, Some(fault.to_string()))
             }
+            Err(Fault::Said(Failure::Conflict { .. })) if pass.is_for_client() => return Ok(None),
             Err(fault) => return Err(self.failed(pass, fault).await),
         };
         if let (Some(doubt), false) =
@@ -289,13 +293,13 @@ impl Writing<'_, '_> {
             "changedByEditor": told.changed,
             "lines": lines_of(holds),
         });
-        Ok(Done {
+        Ok(Some(Done {
             text: told.text,
             content: Some(vec![builders::diff(path.as_str(), before, holds.as_str())]),
             locations: Some(vec![location(path, Some(line))]),
             output: Some(output),
             ..Done::default()
-        })
+        }))
     }
 
     /// Says that nobody has seen what would be replaced: neither the model, nor a person who agreed to that.

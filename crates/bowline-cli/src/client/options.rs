@@ -87,7 +87,7 @@ pub(super) fn own_modes(arguments: &ClientArguments) -> Result<Modes, Ending> {
     };
     let first = named.or(approved);
     if arguments.read_only {
-        return match first {
+        return match named {
             None | Some(Mode::ReadOnly) => Ok(Modes { first: Some(Mode::ReadOnly), widest: Mode::ReadOnly }),
             Some(mode) => Err(Ending::Usage(format!(
                 "--read-only and --mode {} contradict each other: leave one of them out",
