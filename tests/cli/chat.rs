@@ -90,7 +90,7 @@ async fn a_write_is_approved_seen_and_undone() {
 
 
         ────────────────────────────────────────────────────────────────────────────────
-        Bowline asks: Edit notes.txt
+        Bowline asks: write $PROJECT/notes.txt
         Asked because no rule covers it, and preset ask asks before writes
         ────────────────────────────────────────────────────────────────────────────────
         write $PROJECT/notes.txt

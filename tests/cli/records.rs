@@ -784,8 +784,8 @@ fn a_missing_audit_log_is_reported_and_can_be_replaced() {
         --- 0
         $ bowline audit verify
         $HOME/.local/state/bowline/workspaces/$NAME/audit
-        not as it was written: 5 entries in 1 file, 13 to 17
-          audit-00000001.jsonl:1: entries 1 to 12 were removed from the start, and not by rotation
+        not as it was written: 5 entries in 1 file, 9 to 13
+          audit-00000001.jsonl:1: entries 1 to 8 were removed from the start, and not by rotation
           audit-00000001.jsonl:1: the log itself tells: the log ended before what its anchor says
         --- stderr
         bowline: the audit log is not as it was written: 1 fault

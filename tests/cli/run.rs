@@ -121,12 +121,12 @@ fn without_a_person_what_no_rule_allows_is_denied() {
     let scene = scene();
     expect![[r#"
         ✗ edit: Write new.txt (TIME)
-            permission denied: no rule allows it, and nobody is there to ask
+            nothing was written: new.txt: permission denied: no rule allows it, and nobody is there to ask
 
         Writing `new.txt` did not work:
 
         ```
-        permission denied: no rule allows it, and nobody is there to ask
+        nothing was written: new.txt: permission denied: no rule allows it, and nobody is there to ask
         ```
         --- stderr
         bowline: denied: write new.txt: nobody is there to ask; --approve edits would allow it
@@ -137,7 +137,7 @@ fn without_a_person_what_no_rule_allows_is_denied() {
         Running `touch made` did not work:
 
         ```
-        permission denied: no rule allows it, and nobody is there to ask
+        `touch made`: permission denied: no rule allows it, and nobody is there to ask
         ```
         --- stderr
         bowline: denied: run touch made: nobody is there to ask; --approve all would allow it
@@ -146,15 +146,15 @@ fn without_a_person_what_no_rule_allows_is_denied() {
     .assert_eq(&scene.run(&["run", "--format", "quiet", "--approve", "edits", "run touch made"]));
     expect![[r#"
         ✗ edit: Write new.txt (TIME)
-            permission denied: the user's settings deny it
+            nothing was written: new.txt: permission denied: the user's settings deny it
 
         Writing `new.txt` did not work:
 
         ```
-        permission denied: the user's settings deny it
+        nothing was written: new.txt: permission denied: the user's settings deny it
         ```
         --- stderr
-        bowline: denied: new.txt: by the preset read-only; --approve edits would allow it
+        bowline: denied: write new.txt: by the preset read-only; --approve edits would allow it
         --- 5
     "#]]
     .assert_eq(&scene.run(&["run", "--approve", "reads", "write new.txt: x"]));
@@ -182,7 +182,7 @@ fn without_a_person_what_no_rule_allows_is_denied() {
         nothing was written: .env: permission denied: no rule allows it, and nobody is there to ask
         ```
         --- stderr
-        bowline: denied: read .env: nobody is there to ask; no flag allows it, a rule does (bowline policy allow)
+        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does
         --- 5
     "#]].assert_eq(&scene.run(&["run", "--approve", "all", "write .env: KEY=x"]));
     assert!(!scene.has("new.txt") && !scene.has("made") && !scene.has(".env"));
@@ -195,12 +195,12 @@ fn the_users_rules_hold_whatever_is_approved() {
     std::fs::write(scene.config().join("policy.toml"), rules).unwrap();
     expect![[r#"
         ✗ edit: Write a.txt (TIME)
-            rule 1 of $HOME/.config/bowline/policy.toml (deny write: path `a.txt`)
+            nothing was written: a.txt: permission denied: a rule of the user's denies it
 
         Writing `a.txt` did not work:
 
         ```
-        permission denied: a rule of the user's denies it
+        nothing was written: a.txt: permission denied: a rule of the user's denies it
         ```
         --- stderr
         bowline: denied: write a.txt: by rule 1 of $HOME/.config/bowline/policy.toml (deny write: path `a.txt`)
@@ -481,20 +481,18 @@ fn more_directories_can_be_used() {
         Wrote `$BASE/more/y.txt`.
 
         ✗ edit: Write $BASE/fixed/y.txt (TIME)
-            permission denied: it may not be done here
+            nothing was written: $BASE/fixed/y.txt: the editor says: $BASE/fixed/y.txt is in a directory that this session may only read
 
         Writing `$BASE/fixed/y.txt` did not work:
 
         ```
-        permission denied: it may not be done here
+        nothing was written: $BASE/fixed/y.txt: the editor says: $BASE/fixed/y.txt is in a directory that this session may only read
         ```
 
         Changed 1 file:
           $BASE/more/y.txt  +1 −0 (new)
         To undo: bowline undo
-        --- stderr
-        bowline: denied: $BASE/fixed/y.txt: by lies outside the workspace
-        --- 5
+        --- 0
     "#]]
     .assert_eq(&told);
     assert!(scene.base().join("more/y.txt").exists() && !scene.base().join("fixed/y.txt").exists());

@@ -82,7 +82,7 @@ fn a_conversation_is_listed_shown_and_exported() {
           title     read a.txt
           directory $PROJECT
           model     offline
-          mode      ask
+          mode      full
           begun     WHEN
           last used WHEN
           turns     2
@@ -155,7 +155,7 @@ fn a_conversation_is_listed_shown_and_exported() {
           title     read a.txt
           directory $PROJECT
           model     offline
-          mode      ask
+          mode      full
           begun     WHEN
           last used WHEN
           turns     2
@@ -240,7 +240,7 @@ fn a_conversation_is_listed_shown_and_exported() {
         - session: $SESSION
         - directory: $PROJECT
         - model: offline
-        - mode: ask
+        - mode: full
         - begun: WHEN
         - last used: WHEN
         - turns: 2
@@ -414,7 +414,7 @@ fn sessions_are_those_of_the_directory_or_the_nearest_above_and_have_short_names
           title     say two
           directory $PROJECT
           model     offline
-          mode      ask
+          mode      full
           begun     WHEN
           last used WHEN
           turns     1
@@ -439,7 +439,7 @@ fn sessions_are_those_of_the_directory_or_the_nearest_above_and_have_short_names
           title     say one
           directory $PROJECT
           model     offline
-          mode      ask
+          mode      full
           begun     WHEN
           last used WHEN
           turns     1

@@ -54,8 +54,8 @@ fn a_recorded_turn_is_shown_as_a_sequence() {
     let trace = trace.to_str().unwrap();
     let told = timeless(&scene.run(&["trace", "show", trace, "--method", "fs/write_text_file"]));
     expect![[r#"
-        TIME  client ← agent   ? fs/write_text_file          #4    $SHORT  $PROJECT/a.txt, 6 bytes
-        TIME  client → agent   ✓ fs/write_text_file          #4    $SHORT   (TIME)
+        TIME  client ← agent   ? fs/write_text_file          #2    $SHORT  $PROJECT/a.txt, 6 bytes
+        TIME  client → agent   ✓ fs/write_text_file          #2    $SHORT   (TIME)
 
         2 of N messages
         --- 0

@@ -129,7 +129,7 @@ fn the_demo_shows_every_step_and_checks_it() {
 
             Writing, with permission
                 user │ replace "1.0.0" with "2.0.0" in config.json
-               asked │ Bowline asks: Edit config.json
+               asked │ Bowline asks: write config.json
                asked │   write config.json
                asked │   lines: 1 added, 1 removed
                asked │   @@ -2,5 +2,5 @@
@@ -142,7 +142,7 @@ fn the_demo_shows_every_step_and_checks_it() {
                asked │ Asked because no rule covers it, and preset ask asks before writes
                 user │ (rejects the edit)
                agent │ Changing `config.json` did not work:
-               agent │ permission denied: the user said no; do something else, or ask what to do instead
+               agent │ nothing was written: config.json: permission denied: the user said no
               ✓ a rejected edit leaves the disk alone
               ✓ its tool call failed
               ✓ the user was asked once
@@ -155,7 +155,7 @@ fn the_demo_shows_every_step_and_checks_it() {
 
             Two at the same file
                 user │ replace "knot" with "bowline" in config.json
-               asked │ Bowline asks: Edit config.json
+               asked │ Bowline asks: write config.json
                asked │   write config.json
                asked │   lines: 1 added, 1 removed
                asked │   @@ -1,5 +1,5 @@
@@ -167,7 +167,7 @@ fn the_demo_shows_every_step_and_checks_it() {
                asked │      "version": "2.0.0"
                asked │ Asked because no rule covers it, and preset ask asks before writes
                 user │ (sets "debug": false while the question waits, then approves the edit)
-               asked │ Bowline asks: Edit config.json
+               asked │ Bowline asks: write config.json
                asked │   write config.json
                asked │   lines: 1 added, 1 removed
                asked │   @@ -1,5 +1,5 @@
@@ -198,7 +198,7 @@ fn the_demo_shows_every_step_and_checks_it() {
 
             Running commands
                 user │ run sh test.sh
-               asked │ Bowline asks: Run sh test.sh
+               asked │ Bowline asks: run sh test.sh
                asked │   run sh test.sh
                asked │   in $BASE/project
                asked │ Asked because `sh test.sh`: no rule covers it, and preset ask asks before commands
@@ -210,13 +210,13 @@ fn the_demo_shows_every_step_and_checks_it() {
               ✓ the project's test ran in a terminal, and passed
               ✓ asking and running cost the user one question
                 user │ run echo made by a command > notes.txt
-               asked │ Bowline asks: Run echo made by a command > notes.txt
+               asked │ Bowline asks: run echo made by a command > notes.txt
                asked │   run echo made by a command > notes.txt
                asked │   in $BASE/project
                asked │ Asked because `notes.txt`: no rule covers it, and preset ask asks before writes
                 user │ (approves the command)
                 user │ run curl https://example.org/setup | sudo sh
-               asked │ Bowline asks: Run curl https://example.org/setup | sudo sh
+               asked │ Bowline asks: run curl https://example.org/setup | sudo sh
                asked │ ! runs with the rights of another user (sudo)
                asked │ ! downloads something and runs it
                asked │ ! reaches the network
@@ -228,8 +228,8 @@ fn the_demo_shows_every_step_and_checks_it() {
                 user │ (forbids the command rm)
                 user │ run env /bin/rm config.json
                agent │ Running `env /bin/rm config.json` did not work:
-               agent │ permission denied: a rule of the user's denies it
-                 log │ permission denied by rule: `env /bin/rm config.json`: a rule from the command line (deny execute: command `rm`)
+               agent │ `env /bin/rm config.json`: permission denied: a rule of the user's denies it
+                 log │ terminal/create denied by rule: `env /bin/rm config.json`: a rule from the command line (deny execute: command `rm`)
               ✓ a rule forbids it, however it is called, and nobody is asked
 
             Taking it back

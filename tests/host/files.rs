@@ -284,31 +284,31 @@ async fn what_is_not_offered_is_not_served() {
         text += &answers;
     }
     expect![[r#"
-        all: {"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}}
+        all: {"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}},"_meta":{"bowline":{"decides":true}}}
           fs/read_text_file: ok
           fs/write_text_file: ok
           terminal/create: ok
           terminal/output: -32002
           elicitation/create: ok
-        no fs: {"fs":{"readTextFile":false,"writeTextFile":false},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}}
+        no fs: {"fs":{"readTextFile":false,"writeTextFile":false},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}},"_meta":{"bowline":{"decides":true}}}
           fs/read_text_file: -32601
           fs/write_text_file: -32601
           terminal/create: ok
           terminal/output: -32002
           elicitation/create: ok
-        read only: {"fs":{"readTextFile":true,"writeTextFile":false},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}}
+        read only: {"fs":{"readTextFile":true,"writeTextFile":false},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}},"_meta":{"bowline":{"decides":true}}}
           fs/read_text_file: ok
           fs/write_text_file: -32601
           terminal/create: ok
           terminal/output: -32002
           elicitation/create: ok
-        no terminal: {"fs":{"readTextFile":true,"writeTextFile":true},"terminal":false,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}}
+        no terminal: {"fs":{"readTextFile":true,"writeTextFile":true},"terminal":false,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}},"_meta":{"bowline":{"decides":true}}}
           fs/read_text_file: ok
           fs/write_text_file: ok
           terminal/create: -32601
           terminal/output: -32601
           elicitation/create: ok
-        no elicitation: {"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false}}
+        no elicitation: {"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"_meta":{"bowline":{"decides":true}}}
           fs/read_text_file: ok
           fs/write_text_file: ok
           terminal/create: ok

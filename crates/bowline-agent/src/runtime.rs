@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bowline_state::capabilities::{ClientGate, ClientMethod};
 use bowline_state::failure::Failure;
@@ -346,9 +347,11 @@ impl Runtimes {
     pub async fn commands(&self, by: Server) -> Result<Commands, Fault> {
         let Inner { client, session, settings, .. } = &*self.inner;
         Ok(match by {
-            Server::Client => {
-                Commands::Client(ClientTerminals::new(client.clone(), session.clone(), patience(settings)))
-            }
+            Server::Client => Commands::Client(ClientTerminals::new(
+                client.clone(),
+                session.clone(),
+                patience(settings, client),
+            )),
             Server::Workspace => return Err(by_its_tools()),
             Server::Local => Commands::Local(self.engine().await?.terminals.clone()),
         })
@@ -358,7 +361,7 @@ impl Runtimes {
     #[must_use]
     pub fn client_files(&self) -> ClientFiles {
         let Inner { client, session, settings, .. } = &*self.inner;
-        ClientFiles::new(client.clone(), session.clone(), patience(settings))
+        ClientFiles::new(client.clone(), session.clone(), patience(settings, client))
     }
 
     /// Returns this machine's engine, opened at the first use.
@@ -477,7 +480,13 @@ fn by_its_tools() -> Fault {
     Fault::Unusable("the client's workspace server writes and runs by its own tools".to_owned())
 }
 
-fn patience(settings: &Settings) -> Patience {
+/// A person may be asked about anything by a client that decides, and has as much time as for a question of the agent's own.
+const PERSONS_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn patience(settings: &Settings, client: &ClientHandle) -> Patience {
+    if client.gate().decides() {
+        return Patience { answer: PERSONS_TIME, review: PERSONS_TIME };
+    }
     Patience { answer: settings.client_timeout, review: settings.review_timeout }
 }
 

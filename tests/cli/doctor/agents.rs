@@ -173,7 +173,7 @@ fn an_agent_that_speaks_something_else_is_quoted() {
             The agent
               ✓ starts: $BASE/agent
               ✗ only says again what it is told, as a terminal or `cat` does:
-                  │ {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}}},"cli
+                  │ {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":true,"writeTextFile":true},"terminal":true,"session":{"compaction":{},"configOptions":{"boolean":{}},"notices":{}},"auth":{"terminal":false},"elicitation":{"form":{},"url":{}},"_met
                 → is an argument such as --acp missing?
             --- stderr
             bowline: one thing is broken: see ✗ above

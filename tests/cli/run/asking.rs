@@ -70,7 +70,7 @@ async fn a_question_is_asked_with_all_that_it_rests_on() {
     let mut seat = Seat::take(&scene, &["run", "replace \"two\" with \"2\" in a.txt\nrun rm a.txt"]);
     expect![[r#"
 
-        Bowline asks: Edit a.txt
+        Bowline asks: write $PROJECT/a.txt
           write $PROJECT/a.txt
           lines: 1 added, 1 removed
           @@ -1,2 +1,2 @@
@@ -105,7 +105,7 @@ async fn a_question_is_asked_with_all_that_it_rests_on() {
 
         Changed `a.txt`.
 
-        Bowline asks: Run rm a.txt
+        Bowline asks: run rm a.txt
         ! removes a.txt
           run rm a.txt
           in $PROJECT
@@ -121,14 +121,12 @@ async fn a_question_is_asked_with_all_that_it_rests_on() {
     expect![[r#"
         keep it
         ✗ run: Run rm a.txt (TIME)
-            run rm a.txt
-            in $PROJECT
-            permission denied: the user said no: keep it
+            `rm a.txt`: permission denied: the user said no: keep it
 
         Running `rm a.txt` did not work:
 
         ```
-        permission denied: the user said no: keep it
+        `rm a.txt`: permission denied: the user said no: keep it
         ```
 
         Changed 1 file:
@@ -212,17 +210,17 @@ async fn a_capital_n_rejects_from_now_on_and_no_letter_allows_everywhere() {
         Writing `b.txt` did not work:
 
         ```
-        permission denied: a rule of the user's denies it
+        nothing was written: b.txt: permission denied: the user said no
         ```
-        bowline: denied: write b.txt: by rule 1 of $HOME/.config/bowline/policy.toml for this workspace (deny write: path `b.txt`)
-        --- Some(5)
-    "#]].assert_eq(&scene.clean(&seat.end().await));
+        --- Some(0)
+    "#]]
+    .assert_eq(&scene.clean(&seat.end().await));
     assert!(!scene.has("b.txt"));
     expect![[r#"
         Writing `b.txt` did not work:
 
         ```
-        permission denied: a rule of the user's denies it
+        nothing was written: b.txt: permission denied: a rule of the user's denies it
         ```
         --- stderr
         bowline: denied: write b.txt: by rule 1 of $HOME/.config/bowline/policy.toml for this workspace (deny write: path `b.txt`)
@@ -303,7 +301,7 @@ async fn who_leaves_the_terminal_is_not_there() {
         Running `touch made` did not work:
 
         ```
-        permission denied: no rule allows it, and nobody is there to ask
+        `touch made`: permission denied: no rule allows it, and nobody is there to ask
         ```
         bowline: denied: run touch made: nobody is there to ask; --approve all would allow it
         --- Some(5)

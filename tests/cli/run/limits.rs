@@ -70,13 +70,10 @@ fn a_secret_that_is_mentioned_is_not_attached() {
     let scene = scene();
     scene.put(".env", "SECRET=hunter2\n");
     expect![[r#"
-        ✗ read: Read .env (TIME)
-            permission denied: no rule allows it, and nobody is there to ask
-
         @.env
         --- stderr
         bowline: .env is not attached: holds secrets; only a rule that names it allows it
-        bowline: denied: read .env: nobody is there to ask; no flag allows it, a rule does (bowline policy allow)
+        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does
         --- 5
         [{"type":"text","text":"say @.env"},{"type":"resource_link","name":".env","size":15,"uri":"file://$PROJECT/.env"}]
     "#]].assert_eq(&sent(&scene, &["--approve", "all", "say @.env"], ""));
@@ -112,7 +109,7 @@ fn a_preset_that_refuses_is_not_loosened_by_a_flag() {
         nothing was written: z.txt: permission denied: the user's settings deny it
         ```
         --- stderr
-        bowline: denied: read z.txt: by the preset deny; no flag allows it, a rule does (bowline policy allow)
+        bowline: denied: read z.txt: by the preset deny; no flag allows it, but `bowline policy allow read z.txt` does
         --- 5
     "#]]
     .assert_eq(&scene.run(&["run", "--format", "quiet", "--approve", "all", "write z.txt: 1"]));
@@ -124,7 +121,7 @@ fn a_preset_that_refuses_is_not_loosened_by_a_flag() {
     let other = super::others::agent(&scene, &turn);
     expect![[r#"
         --- stderr
-        bowline: denied: write z.txt: by the preset deny; no flag allows it, a rule does (bowline policy allow)
+        bowline: denied: write z.txt: by the preset deny; no flag allows it, but `bowline policy allow write z.txt` does
         --- 5
     "#]].assert_eq(&scene.run(&["run", "--approve", "all", "--agent", &other, "go"]));
     assert!(!scene.has("z.txt"));

@@ -81,7 +81,11 @@ pub(crate) async fn execute(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
         false => None,
     };
     pass.begins().await?;
-    work.runs().await;
+    // A client that decides asks its user first.
+    let waits = pass.is_for_client();
+    if !waits {
+        work.runs().await;
+    }
     work.runtimes().note_command();
     let (program, arguments) = match by {
         Server::Client => line::given(command, &args),
@@ -95,12 +99,16 @@ pub(crate) async fn execute(work: &Work<'_>, by: Server) -> Result<Done, Stop> {
         cwd: Some(cwd.as_str().to_owned()),
         output_limit: Some(OUTPUT_LIMIT),
     };
-    let running = Running { work, by, label: &label, started: Instant::now() };
+    let mut running = Running { work, by, label: &label, started: Instant::now() };
     let created = async { work.tools.book.create(&work.runtimes().commands(by).await?, asked).await };
     let owned = match created.await {
         Ok(owned) => owned,
         Err(fault) => return Err(running.not_started(pass, &fault).await),
     };
+    if waits {
+        running.started = Instant::now();
+        work.runs().await;
+    }
     if by == Server::Client {
         // Before anything is waited for, so that the user sees what comes.
         let shown = vec![builders::terminal(owned.terminal.clone())];

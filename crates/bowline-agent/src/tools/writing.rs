@@ -248,7 +248,10 @@ impl Writing<'_, '_> {
     async fn carry_out(self, mut pass: Pass) -> Result<Option<Done>, Stop> {
         let Self { work, side, path, .. } = &self;
         pass.begins().await.map_err(|why| Stop::from(why).showing(self.diff.clone()))?;
-        work.runs().await;
+        // A client that decides asks its user first.
+        if !pass.is_for_client() {
+            work.runs().await;
+        }
         let (content, asker) = (self.decided.text.to_string(), work.asker());
         let written = work.runtimes().write(side.write, path.as_str(), content, &asker).await;
         let (after, doubt) = match &written {
