@@ -572,7 +572,7 @@ async fn nothing_is_said_of_a_session_in_which_nothing_was() {
 async fn what_is_allowed_unasked_is_on_the_screen() {
     let scene = Scene::new();
     let mut screen = chat(&scene, &["--approve", "edits"]).await;
-    let shown = screen.shows("edits allowed").await;
+    let shown = screen.shows("Accept edits").await;
     assert!(shown.contains("without a question"), "{shown}");
     screen.quit().await;
 }

@@ -146,8 +146,8 @@ fn ids(text: &str) -> String {
         }
         cleaned += match &word {
             word if is_id(word, 32) => "$SESSION",
-            // The numbers of files have as many digits.
-            word if is_id(word, 8) && !cleaned.ends_with('-') => "$SHORT",
+            // The numbers of files have as many digits, and so have the beginnings of UUIDs.
+            word if is_id(word, 8) && !cleaned.ends_with('-') && character != '-' => "$SHORT",
             word => word,
         };
         word.clear();

@@ -244,9 +244,7 @@ fn what_the_editor_lacks_the_tools_have_from_the_engine() {
     let scene = desk.leaves();
     assert_eq!((scene.get("a.txt").as_str(), scene.get("b.txt").as_str()), ("one\nsaved\n3\n", "made\n"));
     let audit = scene.run(&["audit"]);
-    for recorded in
-        ["fs/read a.txt", "fs/write a.txt · by person", "terminal/create `sh -c", "terminal/exit `sh -c"]
-    {
+    for recorded in ["fs/read a.txt", "fs/write a.txt · by person", "terminal/exit `sh -c"] {
         assert!(audit.contains(recorded), "{recorded} is not in {audit}");
     }
     let undone = scene.run(&["undo", "--session", &session]);

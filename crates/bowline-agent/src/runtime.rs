@@ -6,7 +6,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use bowline_state::capabilities::{ClientGate, ClientMethod};
 use bowline_state::failure::Failure;
@@ -350,7 +349,7 @@ impl Runtimes {
             Server::Client => Commands::Client(ClientTerminals::new(
                 client.clone(),
                 session.clone(),
-                patience(settings, client),
+                Patience::of(settings, client),
             )),
             Server::Workspace => return Err(by_its_tools()),
             Server::Local => Commands::Local(self.engine().await?.terminals.clone()),
@@ -361,7 +360,7 @@ impl Runtimes {
     #[must_use]
     pub fn client_files(&self) -> ClientFiles {
         let Inner { client, session, settings, .. } = &*self.inner;
-        ClientFiles::new(client.clone(), session.clone(), patience(settings, client))
+        ClientFiles::new(client.clone(), session.clone(), Patience::of(settings, client))
     }
 
     /// Returns this machine's engine, opened at the first use.
@@ -478,16 +477,6 @@ impl Runtimes {
 /// A workspace server does more than this when its own tools are called, so nothing is done to it in another way.
 fn by_its_tools() -> Fault {
     Fault::Unusable("the client's workspace server writes and runs by its own tools".to_owned())
-}
-
-/// A person may be asked about anything by a client that decides, and has as much time as for a question of the agent's own.
-const PERSONS_TIME: Duration = Duration::from_secs(24 * 60 * 60);
-
-fn patience(settings: &Settings, client: &ClientHandle) -> Patience {
-    if client.gate().decides() {
-        return Patience { answer: PERSONS_TIME, review: PERSONS_TIME };
-    }
-    Patience { answer: settings.client_timeout, review: settings.review_timeout }
 }
 
 /// Keeps what is Bowline's own out of reach.

@@ -22,6 +22,7 @@ use bowline_workspace::workspace::Served;
 use tokio::time::timeout;
 
 use super::Fault;
+use crate::settings::Settings;
 
 /// Runs a call to the client for so long; dropping it tells the client.
 async fn bounded<T>(
@@ -51,6 +52,19 @@ pub struct Patience {
     pub answer: Duration,
     /// If it may ask its user first: before it writes a file or starts a command.
     pub review: Duration,
+}
+
+/// A person may be asked about anything by a client that decides, and has as much time as for a question of the agent's own.
+const PERSONS_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Patience {
+    /// Returns how long a client is waited for.
+    pub(super) fn of(settings: &Settings, client: &ClientHandle) -> Self {
+        if client.gate().decides() {
+            return Self { answer: PERSONS_TIME, review: PERSONS_TIME };
+        }
+        Self { answer: settings.client_timeout, review: settings.review_timeout }
+    }
 }
 
 /// The files of a session, served by its client.
