@@ -252,7 +252,7 @@ fn what_the_editor_lacks_the_tools_have_from_the_engine() {
     let undone: Vec<&str> = undone.lines().take(1).collect();
     expect![[r#"
         asks write $PROJECT/a.txt
-        asks run sh -c 'echo made > b.txt; echo said'
+        asks run echo made > b.txt; echo said
         Done.
         ["undone session $SHORT, in 2 files"]"#]]
     .assert_eq(&format!("{told}{undone:?}"));
