@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use crate::changes::Where;
 use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
-use crate::records::paging::page;
+use crate::records::pager::page;
 use crate::records::showing::{Look, count, note, print, safe, written};
 use entries::Wanted;
 use fold::Folded;

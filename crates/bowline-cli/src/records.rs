@@ -2,7 +2,7 @@
 
 pub(crate) mod elsewhere;
 pub(crate) mod here;
-pub(crate) mod naming;
-pub(crate) mod paging;
+pub(crate) mod names;
+pub(crate) mod pager;
 pub(crate) mod showing;
 pub(crate) mod times;

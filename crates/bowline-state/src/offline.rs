@@ -224,7 +224,7 @@ fn step(line: &str, lines: &mut Lines<'_>) -> Result<Step, Unclear> {
             Ok(Step::Stream(count.ok_or(incomplete("`stream N`, up to 100000"))?))
         }
         "call" => call(rest, lines)?.ok_or(incomplete("`call TOOL {\"json\": \"input\"}`")),
-        // A file that is mentioned and nothing else: whoever sends that wants to see it.
+        // A file that is mentioned and nothing else: the user wants to see it.
         _ if line.starts_with('@') && words::is_mention(line) => {
             read(line, number)?.ok_or(incomplete("`@PATH` alone reads a file"))
         }

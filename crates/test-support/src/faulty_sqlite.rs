@@ -195,7 +195,7 @@ unsafe fn name(file: *mut ffi::sqlite3_file) -> Option<CString> {
     }
 }
 
-/// Remembers that a file is written to, and what a part of it holds if somebody wants to know.
+/// Remembers that a file is written to, and what a part of it holds if a test takes that back later.
 ///
 /// # Safety
 /// As for [`real`].

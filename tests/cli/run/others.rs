@@ -39,7 +39,7 @@ pub(crate) fn stops(why: &str) -> String {
     format!(r#"printf '%s\n' '{{"jsonrpc":"2.0","id":2,"result":{{"stopReason":"{why}"}}}}'"#)
 }
 
-/// Returns the script of an agent that asks to write a file, and writes it after somebody else has changed it.
+/// Returns the script of an agent that asks to write a file, and writes it after another program has changed it.
 pub(crate) fn late_writer(scene: &Scene) -> String {
     let path = scene.path("a.txt");
     let send = |message: &str| format!("printf '%s\\n' '{message}'");

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 
 use bowline_state::schema::v1::SessionId;
 
-/// Returns an id that no other session has: 128 bits that nobody can tell before.
+/// Returns an id that no other session has: 128 random bits.
 #[must_use]
 pub fn new_session_id() -> SessionId {
     let random = || RandomState::new().build_hasher().finish();

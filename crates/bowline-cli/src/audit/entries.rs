@@ -14,7 +14,7 @@ use super::fold::Folded;
 use super::{ShowArguments, failed};
 use crate::ending::Ending;
 use crate::records::here::Here;
-use crate::records::naming::shortened;
+use crate::records::names::shortened;
 use crate::records::showing::{Ink, Look, count, safe, written};
 use crate::records::times::{at, now, read, took};
 

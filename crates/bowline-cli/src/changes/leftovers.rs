@@ -1,7 +1,7 @@
 //! Directories and links that a turn made and that an undo of its files leaves behind.
 //!
 //! The journal knows files. Directories that an undo empties are removed if they are as young as what was undone; links and
-//! other empty directories of that time are named, because nobody can tell whether the turn made them.
+//! other empty directories of that time are named, because the turn may not have made them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::failed;
 use crate::ending::Ending;
 use crate::records::here::Here;
-use crate::records::naming::Names;
+use crate::records::names::Names;
 use crate::records::showing::{Ink, Look, count, safe, safe_lines};
 use crate::records::times::{ago, at};
 

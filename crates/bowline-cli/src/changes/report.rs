@@ -15,7 +15,7 @@ use super::undoing::{UndoRequest, Way};
 use super::{Conflicts, failed, patching};
 use crate::ending::Ending;
 use crate::records::here::Here;
-use crate::records::paging::page;
+use crate::records::pager::page;
 use crate::records::showing::{Ink, Look, count, note, print, safe, safe_lines};
 
 /// So many files are listed that were taken back, and so many that could not be.
@@ -451,7 +451,7 @@ fn left_ending(way: Way, left: usize) -> Option<Ending> {
     (left > 0).then(|| failed(anyhow::anyhow!("not all could be {}: {count}", way.done())))
 }
 
-/// Says how what was reversed was found on disk, if it was: then it may have been somebody else who did it.
+/// Says how what was reversed was found on disk, if it was: then another program may have done it.
 fn found(workspace: &Workspace, change: &Change) -> Result<Option<&'static str>, Ending> {
     for reversal in &change.reverses {
         let reversed = workspace.change(reversal.change).map_err(failed)?;

@@ -15,8 +15,8 @@ use super::undoing::{UndoRequest, Way, perform};
 use super::{UndoOptions, Where, failed, history, nothing_yet};
 use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
-use crate::records::naming::Names;
-use crate::records::paging::page;
+use crate::records::names::Names;
+use crate::records::pager::page;
 use crate::records::showing::{Ink, Look, count, note, print, safe};
 use crate::records::times::{ago, now};
 

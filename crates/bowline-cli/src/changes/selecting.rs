@@ -11,7 +11,7 @@ use clap::Args;
 use super::Where;
 use crate::ending::Ending;
 use crate::records::here::Here;
-use crate::records::naming::Names;
+use crate::records::names::Names;
 use crate::records::showing::{count, safe};
 
 /// So many candidates are named where a choice is not clear.

@@ -19,7 +19,7 @@ use super::{Conflicts, Taking, UndoOptions, failed, history, nothing_yet, patchi
 use crate::ending::Ending;
 use crate::records::elsewhere;
 use crate::records::here::{Here, Sign};
-use crate::records::naming::Names;
+use crate::records::names::Names;
 use crate::records::showing::{note, print, safe, write_stderr};
 use crate::records::times::now;
 

@@ -3,8 +3,8 @@
 //! Only what is in sight is laid out: a place in the conversation is an item and a line of it, and not a number of lines
 //! from the start. What was laid out is kept until the item changes or the screen has another width.
 
+mod durations;
 mod search;
-mod timing;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use ratatui::text::Line;
 
 use super::entry::{self, Look};
 use super::live::{Screen, Terminals};
+use durations::Timings;
 pub(crate) use search::Direction;
-use timing::Timings;
 
 /// So many prompts and remarks of our own are kept; the oldest go.
 const MAX_OWN: usize = 2000;

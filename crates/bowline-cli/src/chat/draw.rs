@@ -187,7 +187,7 @@ fn greeting(app: &App, area: Rect) -> Vec<Line<'static>> {
     lines
 }
 
-/// Returns what could be said, for somebody who has not said anything yet.
+/// Returns what could be said, for a user who has not said anything yet.
 fn examples(offline: bool, width: usize) -> Vec<Line<'static>> {
     let (head, examples, rest) = match offline {
         true => (

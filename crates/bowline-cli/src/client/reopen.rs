@@ -10,7 +10,7 @@ use bowline_wire::CallError;
 use super::last::LastSessions;
 use crate::changes::unique;
 use crate::ending::Ending;
-use crate::records::naming::shortened;
+use crate::records::names::shortened;
 
 /// So many pages of sessions are looked through for the last one.
 const MAX_PAGES: usize = 50;

@@ -20,7 +20,7 @@ use super::front::Refusal;
 use super::hint;
 use super::paint::Paint;
 use crate::changes::patching;
-use crate::records::naming::shortened;
+use crate::records::names::shortened;
 
 /// So many files are listed.
 const MAX_FILES: usize = 50;

@@ -10,7 +10,7 @@ use super::{Sessions, exporting, gone, nearest, short};
 use crate::changes::Where;
 use crate::ending::Ending;
 use crate::records::here::directory;
-use crate::records::paging::page;
+use crate::records::pager::page;
 use crate::records::showing::{Ink, Look, count, print, safe};
 use crate::records::times::{ago, now};
 

@@ -76,7 +76,7 @@ impl Approval {
             several => Some(format!("{several} more questions")),
         };
         let number = (items > 1).then(|| format!("{} of {items}", self.selected + 1));
-        // Whoever types has not seen it yet.
+        // A user who types has not seen it yet.
         let pause = (!self.armed).then(|| "a moment".to_owned());
         let place: Vec<String> = number.into_iter().chain(more).chain(pause).collect();
         let place = if place.is_empty() { String::new() } else { format!(" {} ", place.join(" · ")) };

@@ -13,7 +13,7 @@ impl Approval {
     /// Returns what stands below: the keys, or what is being answered.
     /// `area` has the columns of the place for it, and the rows of the screen.
     pub(super) fn footer(&mut self, area: Rect) -> Vec<Line<'static>> {
-        // Whoever makes a rule has to see what for, if only that.
+        // A user who makes a rule has to see what for, if only that.
         let half = if self.small { area.height } else { area.height * 2 / 3 };
         match &self.mode {
             Mode::Keeping(keeping) => keeping.lines(area.width, half),
