@@ -430,6 +430,21 @@ async fn the_screen_follows_the_size_of_the_terminal() {
     screen.quit().await;
 }
 
+/// What the terminal tells at the same moment: a new size and keys.
+#[tokio::test]
+async fn keys_that_come_with_a_new_size_are_read() {
+    let scene = Scene::new();
+    let mut screen = chat(&scene, &[]).await;
+    for turn in 0..40 {
+        screen.resize(if turn % 2 == 0 { 90 } else { 80 }, 24);
+        screen.send(&format!("word{turn}")).await;
+        screen.shows(&format!("word{turn}")).await;
+        screen.send("\u{15}").await;
+        screen.hides(&format!("word{turn}")).await;
+    }
+    screen.quit().await;
+}
+
 #[tokio::test]
 async fn a_session_is_left_and_opened_again() {
     let scene = Scene::new();
