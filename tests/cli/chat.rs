@@ -144,6 +144,35 @@ async fn what_is_rejected_is_not_done() {
 }
 
 #[tokio::test]
+async fn a_part_of_a_write_is_left_out_and_the_rest_is_edited() {
+    let scene = Scene::new();
+    let before: String = (1..=20).map(|line| format!("line {line}\n")).collect();
+    let after = before.replace("line 2\n", "line two\n").replace("line 18\n", "line eighteen\n");
+    scene.put("notes.txt", &before);
+    let editor =
+        crate::program::script(&scene.home(), "editor", "#!/bin/sh\nsed -i s/eighteen/XVIII/ \"$1\"\n");
+    let mut screen = Screen::start_with(&scene, &["chat"], &[("EDITOR", &editor)]);
+    screen.shows("● ready").await;
+    screen.resize(100, 40);
+    screen.say(&format!("read notes.txt\nwrite notes.txt:\n```\n{after}```")).await;
+    screen.asked().await;
+    screen.shows("x leave out hunk 1 of 2").await;
+    screen.send("x").await;
+    screen.hides("line two").await;
+    screen.asked().await;
+    screen.send("e").await;
+    screen.shows("line XVIII").await;
+    screen.asked().await;
+    screen.send("y").await;
+    screen.shows("you changed “write ").await;
+    // The agent hears what became of its text.
+    screen.shows("+line XVIII").await;
+    screen.shows("● ready").await;
+    assert_eq!(scene.get("notes.txt"), before.replace("line 18\n", "line XVIII\n"));
+    screen.quit().await;
+}
+
+#[tokio::test]
 async fn what_may_be_the_users_own_is_not_undone_by_a_slip() {
     let scene = Scene::new();
     scene.put("notes.txt", "one\n");

@@ -20,6 +20,10 @@ use crate::program::Scene;
 /// What is told, with numbers of this machine and this build replaced.
 fn told(scene: &Scene, arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let mut command = scene.command(arguments);
+    if !arguments.contains(&"--") {
+        // What is installed on this machine is not looked for.
+        command.env("PATH", scene.home().join("bin"));
+    }
     command.envs(variables.iter().copied());
     same(&scene.told(&scene.output(command, "")))
 }
@@ -84,7 +88,7 @@ fn complaints(told: &str) -> String {
 fn check(prepare: impl FnOnce(&Scene), variables: &[(&str, &str)], expected: Expect) {
     let scene = Scene::new();
     prepare(&scene);
-    expected.assert_eq(&complaints(&told(&scene, &["doctor"], variables)));
+    expected.assert_eq(&complaints(&told(&scene, &["doctor", "--all"], variables)));
 }
 
 fn with_mode(path: &Path, mode: u32) {
@@ -105,6 +109,117 @@ fn used(scene: &Scene) -> PathBuf {
         log.append(&Entry::new(Moment(number), Action::Write)).unwrap();
     }
     own
+}
+
+/// Puts a program into the one directory that is searched for programs.
+fn install(scene: &Scene, name: &str) {
+    let bin = scene.home().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::fs::write(bin.join(name), "").unwrap();
+    with_mode(&bin.join(name), 0o755);
+}
+
+#[test]
+fn in_short_it_fits_a_small_terminal_and_says_what_to_do_next() {
+    let scene = Scene::new();
+    let short = told(&scene, &["doctor"], &[]);
+    assert!(short.lines().count() <= 24, "{short}");
+    expect![[r#"
+        ✓ Bowline: bowline N, $BOWLINE
+        ✓ Directories: $HOME/.local/state/bowline and $HOME/.config/bowline
+        ✓ Rules: no rules for this workspace, and preset ask, as nothing else is said
+        ✓ This workspace: $PROJECT, without git
+        ! Models and keys: offline (there is no key, and it needs none)
+            the offline model does plain commands, and writes nothing by itself
+            → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
+        · Configuration: no $HOME/.config/bowline/config.toml: it can set the agent, the model and what is approved
+        · Editors: none found that can start Bowline
+        · Agents: none found beside Bowline's own
+        ✓ This machine: commands can be kept from writing elsewhere, and from the network
+
+        Next:
+          bowline chat           talk to Bowline's agent here
+          bowline doctor --all   all that was looked at
+        --- 0
+    "#]].assert_eq(&short);
+    for program in ["zed", "emacs", "claude", "gemini", "opencode"] {
+        install(&scene, program);
+    }
+    let short = told(&scene, &["doctor"], &[]);
+    assert!(short.lines().count() <= 24, "{short}");
+    expect![[r#"
+        ✓ Bowline: bowline N, $BOWLINE
+        ✓ Directories: $HOME/.local/state/bowline and $HOME/.config/bowline
+        ✓ Rules: no rules for this workspace, and preset ask, as nothing else is said
+        ✓ This workspace: $PROJECT, without git
+        ! Models and keys: offline (there is no key, and it needs none)
+            the offline model does plain commands, and writes nothing by itself
+            → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
+        · Configuration: no $HOME/.config/bowline/config.toml: it can set the agent, the model and what is approved
+        · Editors: Zed, Emacs, Claude Code
+        ✓ Agents: gemini --acp, opencode acp
+        ✓ This machine: commands can be kept from writing elsewhere, and from the network
+
+        Next:
+          bowline setup zed --write                          Bowline's agent in Zed
+          bowline setup zed --proxy 'gemini --acp' --write   Bowline between Zed and gemini
+          bowline setup claude-code --write                  this workspace for Claude Code
+          bowline chat                                       talk to Bowline's agent here
+          bowline doctor --all                               all that was looked at
+        --- 0
+    "#]].assert_eq(&short);
+    // What it says to do is done, and it says something else.
+    for arguments in [&["setup", "zed", "--write"][..], &["setup", "claude-code", "--write"]] {
+        assert!(scene.run(arguments).ends_with("--- 0\n"));
+    }
+    expect![[r#"
+        ✓ Bowline: bowline N, $BOWLINE
+        ✓ Directories: $HOME/.local/state/bowline and $HOME/.config/bowline
+        ✓ Rules: no rules for this workspace, and preset ask, as nothing else is said
+        ✓ This workspace: $PROJECT, without git
+        ! Models and keys: offline (there is no key, and it needs none)
+            the offline model does plain commands, and writes nothing by itself
+            → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
+        · Configuration: no $HOME/.config/bowline/config.toml: it can set the agent, the model and what is approved
+        ✓ Editors: Zed (starts Bowline), Emacs, Claude Code (starts Bowline)
+        ✓ Agents: gemini --acp, opencode acp
+        ✓ This machine: commands can be kept from writing elsewhere, and from the network
+
+        Next:
+          bowline setup emacs                          Bowline's agent in Emacs
+          bowline setup emacs --proxy 'gemini --acp'   Bowline between Emacs and gemini
+          bowline chat                                 talk to Bowline's agent here
+          bowline doctor --all                         all that was looked at
+        --- 0
+    "#]].assert_eq(&told(&scene, &["doctor"], &[]));
+}
+
+#[test]
+fn in_short_what_is_broken_is_told_whole() {
+    let scene = Scene::new();
+    scene.put("../home/.config/bowline/config.toml", "agnet = 1\n");
+    expect![[r#"
+        ✓ Bowline: bowline N, $BOWLINE
+        ✓ Directories: $HOME/.local/state/bowline and $HOME/.config/bowline
+        ✓ Rules: no rules for this workspace, and preset ask, as nothing else is said
+        ✓ This workspace: $PROJECT, without git
+        ! Models and keys: offline (there is no key, and it needs none)
+            the offline model does plain commands, and writes nothing by itself
+            → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
+        ✗ Configuration:
+            $HOME/.config/bowline/config.toml:1: unknown field `agnet`, expected one of `agent`, `model`, `approve`, `agents`
+            → repair it: until then neither run, chat nor agent starts
+        · Editors: none found that can start Bowline
+        · Agents: none found beside Bowline's own
+        ✓ This machine: commands can be kept from writing elsewhere, and from the network
+
+        Next:
+          bowline chat           talk to Bowline's agent here
+          bowline doctor --all   all that was looked at
+        --- stderr
+        bowline: one thing is broken: see ✗ above
+        --- 1
+    "#]].assert_eq(&told(&scene, &["doctor"], &[]));
 }
 
 #[test]
@@ -140,9 +255,15 @@ fn where_all_is_well_it_says_so() {
           · ollama: needs no key
           · compatible: needs no key, but a place: set COMPATIBLE_BASE_URL
 
-        Agents and MCP servers
-          · no $HOME/.config/bowline/config.toml: agents are named by their command line
+        Configuration
+          · no $HOME/.config/bowline/config.toml: it can set the agent, the model and what is approved
           · MCP servers: those that an editor names for a session, or --mcp of run and chat; none are kept here
+
+        Editors
+          · none found that can start Bowline
+
+        Agents
+          · none found beside Bowline's own
 
         This machine
           ✓ paths: resolved by the kernel beneath the workspace (openat2)
@@ -195,13 +316,14 @@ fn where_all_is_well_it_says_so() {
               `bowline doctor -- COMMAND`, with what the editor is set to start, as it is in its configuration
               an editor may have another PATH and other keys than this shell: `bowline setup` names the whole path, and `bowline agent --login` stores a key
         --- 0
-    "#]].assert_eq(&told(&Scene::new(), &["doctor"], &[]));
+    "#]].assert_eq(&told(&Scene::new(), &["doctor", "--all"], &[]));
 }
 
 #[test]
 fn what_is_kept_is_counted() {
     let scene = Scene::new();
     used(&scene);
+    install(&scene, "sh");
     scene.put(".git/HEAD", "");
     std::fs::write(
         scene.config().join("policy.toml"),
@@ -213,8 +335,11 @@ fn what_is_kept_is_counted() {
     for directory in [".config/bowline", ".local/state/bowline", ".local/share/bowline/anchors"] {
         with_mode(&scene.home().join(directory), 0o700);
     }
-    let told =
-        told(&scene, &["doctor"], &[("ANTHROPIC_API_KEY", "sk-secret-1234567890"), ("OLLAMA_HOST", "box:1")]);
+    let told = told(
+        &scene,
+        &["doctor", "--all"],
+        &[("ANTHROPIC_API_KEY", "sk-secret-1234567890"), ("OLLAMA_HOST", "box:1")],
+    );
     assert!(!told.contains("secret"), "{told}");
     let shown: Vec<&str> = told.lines().skip_while(|line| *line != "Directories").collect();
     let until = shown.iter().position(|line| *line == "This machine").unwrap();
@@ -243,9 +368,15 @@ fn what_is_kept_is_counted() {
           · ollama: needs no key; at box:1 (from OLLAMA_HOST)
           · compatible: needs no key, but a place: set COMPATIBLE_BASE_URL
 
-        Agents and MCP servers
+        Configuration
           ✓ $HOME/.config/bowline/config.toml names the agents gemini
           · MCP servers: those that an editor names for a session, or --mcp of run and chat; none are kept here
+
+        Editors
+          · none found that can start Bowline
+
+        Agents
+          · none found beside Bowline's own
 
     "#]].assert_eq(&(shown[..until].join("\n") + "\n"));
 }
@@ -289,9 +420,9 @@ fn directories_that_cannot_be_used_are_told() {
             Models and keys
               ✗ no model can be chosen: cannot use /dev/null/bowline/keys.json: Not a directory (os error 20)
                 → or name one with --model
-            Agents and MCP servers
+            Configuration
               ✗ cannot read /dev/null/bowline/config.toml: Not a directory (os error 20)
-                → repair it: until then no agent can be started by its name
+                → repair it: until then neither run, chat nor agent starts
             --- stderr
             bowline: 4 things are broken: see ✗ above
             --- 1
@@ -331,7 +462,7 @@ fn directories_that_cannot_be_used_are_told() {
         --- stderr
         bowline: 4 things are broken: see ✗ above
         --- 1
-    "#]].assert_eq(&complaints(&told(&scene, &["doctor", "--cwd", "../home"], &[])));
+    "#]].assert_eq(&complaints(&told(&scene, &["doctor", "--all", "--cwd", "../home"], &[])));
     expect![[r#"
         This workspace
           ✗ cannot open the directory $PROJECT/nowhere: No such file or directory (os error 2)
@@ -340,7 +471,7 @@ fn directories_that_cannot_be_used_are_told() {
         bowline: one thing is broken: see ✗ above
         --- 1
     "#]]
-    .assert_eq(&complaints(&told(&scene, &["doctor", "--cwd", "nowhere"], &[])));
+    .assert_eq(&complaints(&told(&scene, &["doctor", "--all", "--cwd", "nowhere"], &[])));
 }
 
 #[test]
@@ -386,9 +517,9 @@ fn rules_that_are_not_understood_are_told() {
         },
         &[],
         expect![[r#"
-            Agents and MCP servers
+            Configuration
               ✗ $HOME/.config/bowline/config.toml:2: string values must be quoted, expected literal string
-                → repair it: until then no agent can be started by its name
+                → repair it: until then neither run, chat nor agent starts
             --- stderr
             bowline: one thing is broken: see ✗ above
             --- 1
@@ -408,35 +539,35 @@ fn agents_that_run_would_refuse_are_told() {
         (
             "[agents]\ngemini = 3\n",
             expect![[r#"
-            Agents and MCP servers
-              ✗ $HOME/.config/bowline/config.toml:2: invalid type: integer `3`, expected a table with command, and args and env if it needs them
-                → repair it: until then no agent can be started by its name
-            --- stderr
-            bowline: one thing is broken: see ✗ above
-            --- 1
-        "#]],
+                Configuration
+                  ✗ $HOME/.config/bowline/config.toml:2: invalid type: integer `3`, expected a table with command, and args and env if it needs them
+                    → repair it: until then neither run, chat nor agent starts
+                --- stderr
+                bowline: one thing is broken: see ✗ above
+                --- 1
+            "#]],
         ),
         (
             "[agents.gemini]\ncommand = \"sh\"\nargv = []\n",
             expect![[r#"
-            Agents and MCP servers
-              ✗ $HOME/.config/bowline/config.toml:3: unknown field `argv`, expected one of `command`, `args`, `env`
-                → repair it: until then no agent can be started by its name
-            --- stderr
-            bowline: one thing is broken: see ✗ above
-            --- 1
-        "#]],
+                Configuration
+                  ✗ $HOME/.config/bowline/config.toml:3: unknown field `argv`, expected one of `command`, `args`, `env`
+                    → repair it: until then neither run, chat nor agent starts
+                --- stderr
+                bowline: one thing is broken: see ✗ above
+                --- 1
+            "#]],
         ),
         (
             "[agents.a]\ncommand = \"no-such-agent --acp\"\n[agents.b]\ncommand = \"'\"\n",
             expect![[r#"
-            Agents and MCP servers
-              ! the agent a: there is no program no-such-agent
-                → install it, or change its command in $HOME/.config/bowline/config.toml
-              ! the agent b: its command is no command line: '
-                → install it, or change its command in $HOME/.config/bowline/config.toml
-            --- 0
-        "#]],
+                Configuration
+                  ! the agent a: there is no program no-such-agent
+                    → install it, or change its command in $HOME/.config/bowline/config.toml
+                  ! the agent b: its command is no command line: '
+                    → install it, or change its command in $HOME/.config/bowline/config.toml
+                --- 0
+            "#]],
         ),
     ] {
         check(configured(text), &[], expected);
@@ -493,7 +624,7 @@ fn a_journal_and_a_log_that_were_spoilt_are_told() {
     let own = used(&scene);
     let database = own.join("journal.sqlite");
     std::fs::write(&database, "spoilt").unwrap();
-    told(&scene, &["doctor"], &[]);
+    told(&scene, &["doctor", "--all"], &[]);
     assert_eq!(std::fs::read_to_string(&database).unwrap(), "spoilt");
 }
 
@@ -581,26 +712,26 @@ fn the_network_is_asked_only_if_that_is_wanted() {
     expect![[r#"
           · ollama: needs no key; at $HOST (from OLLAMA_HOST)
     "#]]
-    .assert_eq(&lines(&["doctor"], &there));
+    .assert_eq(&lines(&["doctor", "--all"], &there));
     expect![[r#"
           · ollama: needs no key; at $HOST (from OLLAMA_HOST)
           ✓ ollama: $HOST answers: Ollama 0.12.3
     "#]]
-    .assert_eq(&lines(&["doctor", "--online"], &there));
+    .assert_eq(&lines(&["doctor", "--all", "--online"], &there));
     let other = server("220 mail.example ESMTP\r\n");
     expect![[r#"
         · ollama: needs no key; at $HOST (from OLLAMA_HOST)
         ! ollama: $HOST: something answers there that is no Ollama
         → start it with `ollama serve`, or set OLLAMA_HOST to where it is
     "#]]
-    .assert_eq(&lines(&["doctor", "--online"], &format!("http://{other}/")));
+    .assert_eq(&lines(&["doctor", "--all", "--online"], &format!("http://{other}/")));
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     expect![[r#"
         · ollama: needs no key; at $HOST (from OLLAMA_HOST)
         ! ollama: $HOST: Connection refused (os error 111)
         → start it with `ollama serve`, or set OLLAMA_HOST to where it is
     "#]]
-    .assert_eq(&lines(&["doctor", "--online"], &gone));
+    .assert_eq(&lines(&["doctor", "--all", "--online"], &gone));
 }
 
 #[test]
@@ -632,7 +763,7 @@ fn a_disk_that_takes_no_more_is_told() {
     std::fs::create_dir_all(scene.home().join(".local/state/bowline")).unwrap();
     with_mode(&scene.home().join(".local/state/bowline"), 0o700);
     // Files cannot grow, as on a disk that is full; the output is a pipe.
-    let doctor = "trap '' XFSZ; ulimit -f 0; exec \"$0\" doctor";
+    let doctor = "trap '' XFSZ; ulimit -f 0; exec \"$0\" doctor --all";
     let mut command = std::process::Command::new("/bin/sh");
     command.args(["-c", doctor]).arg(crate::program::bowline());
     command.current_dir(scene.project()).env_clear();

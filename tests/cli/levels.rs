@@ -183,3 +183,36 @@ async fn a_mode_that_is_chosen_in_chat_holds_and_is_the_word_on_the_screen() {
     screen.send("\u{4}").await;
     assert_eq!(screen.end().await, Some(0));
 }
+
+#[test]
+fn the_configuration_has_defaults_and_the_command_line_the_last_word() {
+    let scene = scene();
+    let configure = |text: &str| scene.put("../home/.config/bowline/config.toml", text);
+    let wrote = |arguments: &[&str]| {
+        scene.run(&[&["run"], arguments, &["write b.txt: new"]].concat());
+        let wrote = scene.has("b.txt");
+        std::fs::remove_file(scene.project().join("b.txt")).ok();
+        wrote
+    };
+    assert!(!wrote(&[]));
+    configure("approve = \"edits\"\n");
+    assert!(wrote(&[]));
+    assert!(!wrote(&["--approve", "reads"]));
+    assert!(!wrote(&["--mode", "read-only"]));
+    assert!(!wrote(&["--read-only"]));
+    configure("agent = \"mine\"\n[agents.mine]\ncommand = \"no-such-program --acp\"\n");
+    expect![[r#"
+        --- stderr
+        bowline: cannot start the agent no-such-program: there is no such program
+        --- 2
+    "#]]
+    .assert_eq(&scene.run(&["run", "list"]));
+    assert!(scene.run(&["run", "--agent", "bowline", "list"]).contains("a.txt"));
+    configure("model = \"no-such-model\"\n");
+    expect![[r#"
+        --- stderr
+        bowline: the agent did not open a session: there is no model no-such-model: names are `offline`, `anthropic/NAME`, `openai/NAME`, `gemini/NAME`, `ollama/NAME`, `compatible/NAME`, `script:FILE` and `replay:FILE`
+        --- 1
+    "#]].assert_eq(&scene.run(&["run", "list"]));
+    assert!(scene.run(&["run", "--model", "offline", "list"]).contains("a.txt"));
+}

@@ -60,22 +60,22 @@ fn each_editor_is_told_in_its_own_way() {
     check(
         &["setup", "jetbrains", "--model", "anthropic/claude-sonnet-4-5"],
         expect![[r#"
-        JetBrains IDEs: add this to $HOME/.jetbrains/acp.json
+            JetBrains IDEs: add this to $HOME/.jetbrains/acp.json
 
-        {
-          "agent_servers": {
-            "Bowline": {
-              "command": "$BOWLINE",
-              "args": ["agent", "--shell", "--model", "anthropic/claude-sonnet-4-5"],
-              "env": {}
+            {
+              "agent_servers": {
+                "Bowline": {
+                  "command": "$BOWLINE",
+                  "args": ["agent", "--shell", "--model", "anthropic/claude-sonnet-4-5"],
+                  "env": {}
+                }
+              }
             }
-          }
-        }
 
-        To have it added: bowline setup jetbrains --write
-        Then choose Bowline in the AI Chat tool window.
-        --- 0
-    "#]],
+            To have it added: bowline setup jetbrains --write --model anthropic/claude-sonnet-4-5
+            Then choose Bowline in the AI Chat tool window.
+            --- 0
+        "#]],
     );
     check(
         &["setup", "neovim"],
@@ -488,4 +488,292 @@ fn a_link_in_the_path_is_what_editors_start() {
         "command": "$BOWLINE",
     "#]]
     .assert_eq(&lines);
+}
+
+/// A home with a program `opencode`, and nothing else in the search path.
+fn with_opencode() -> (Scene, impl Fn(&Scene, &[&str]) -> String) {
+    let scene = Scene::new();
+    let bin = scene.home().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join("opencode"), "").unwrap();
+    std::fs::set_permissions(bin.join("opencode"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let run = move |scene: &Scene, arguments: &[&str]| {
+        let mut command = scene.command(arguments);
+        command.env("PATH", &bin);
+        scene.told(&scene.output(command, ""))
+    };
+    (scene, run)
+}
+
+#[test]
+fn bowline_stands_between_an_editor_and_another_agent() {
+    let (scene, run) = with_opencode();
+    expect![[r#"
+        Zed: add this to $HOME/.config/zed/settings.json
+
+        {
+          "agent_servers": {
+            "opencode via Bowline": {
+              "type": "custom",
+              "command": "$BOWLINE",
+              "args": ["proxy", "--", "$HOME/bin/opencode", "acp"],
+              "env": {}
+            }
+          }
+        }
+
+        To have it added: bowline setup zed --write --proxy 'opencode acp'
+        Then open Zed's agent panel and begin a thread with opencode via Bowline. What the two say to each other: `dev: open acp logs`.
+        --- 0
+    "#]].assert_eq(&run(&scene, &["setup", "zed", "--proxy", "opencode acp"]));
+    expect![[r#"
+        Emacs: install agent-shell, and add this to your init file, as in ~/.emacs.d/init.el
+
+        (with-eval-after-load 'agent-shell
+          (add-to-list 'agent-shell-agent-configs
+                       (agent-shell-make-agent-config
+                        :identifier 'oc
+                        :mode-line-name "OC"
+                        :buffer-name "OC"
+                        :shell-prompt "OC> "
+                        :shell-prompt-regexp (regexp-quote "OC> ")
+                        :client-maker (lambda (buffer)
+                                        (acp-make-client :command "$BOWLINE"
+                                                         :command-params '("proxy" "--" "$HOME/bin/opencode" "acp")
+                                                         :context-buffer buffer)))))
+
+        Then `M-x agent-shell`, and choose OC.
+        --- 0
+    "#]].assert_eq(&run(&scene, &["setup", "emacs", "--proxy", "opencode acp", "--agent-name", "OC"]));
+    expect![[r#"
+        Added opencode via Bowline to $HOME/.config/zed/settings.json
+        Then open Zed's agent panel and begin a thread with opencode via Bowline. What the two say to each other: `dev: open acp logs`.
+        --- 0
+    "#]].assert_eq(&run(&scene, &["setup", "zed", "--proxy", "opencode acp", "--write"]));
+    expect![[r#"
+        Nothing to do: $HOME/.config/zed/settings.json has it already.
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &["setup", "zed", "--proxy", "opencode acp", "--write"]));
+    // Both can be there at once.
+    expect![[r#"
+        Added Bowline to $HOME/.config/zed/settings.json
+        As it was: $HOME/.config/zed/settings.json.before-bowline
+        Then open Zed's agent panel and begin a thread with Bowline. What the two say to each other: `dev: open acp logs`.
+        --- 0
+    "#]].assert_eq(&run(&scene, &["setup", "zed", "--write"]));
+    expect![[r#"
+        Removed opencode via Bowline from $HOME/.config/zed/settings.json
+        As it was: $HOME/.config/zed/settings.json.before-bowline-2
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &["setup", "zed", "--proxy", "opencode acp", "--remove"]));
+    let file = scene.home().join(".config/zed/settings.json");
+    expect![[r#"
+        {
+          "agent_servers": {
+            "Bowline": {
+              "type": "custom",
+              "command": "$BOWLINE",
+              "args": ["agent", "--shell"],
+              "env": {}
+            }
+          }
+        }
+    "#]]
+    .assert_eq(&scene.clean(&std::fs::read_to_string(file).unwrap()));
+    expect![[r#"
+        --- stderr
+        bowline: there is no program "no-such-agent": install it first, or give its path
+        --- 1
+    "#]]
+    .assert_eq(&run(&scene, &["setup", "zed", "--proxy", "no-such-agent"]));
+    expect![[r#"
+        --- stderr
+        bowline: a quote is not closed in the command 'opencode
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, &["setup", "zed", "--proxy", "'opencode"]));
+    expect![[r#"
+        --- stderr
+        bowline: the argument '--proxy <COMMAND>' cannot be used with '--model <NAME>'; --help tells more
+        --- 2
+    "#]]
+    .assert_eq(&run(&scene, &["setup", "zed", "--proxy", "opencode acp", "--model", "offline"]));
+}
+
+#[test]
+fn mcp_clients_are_told_of_a_server() {
+    let scene = Scene::new();
+    for client in ["claude-desktop", "claude-code", "cursor"] {
+        let told = scene.run(&["setup", client]);
+        let expected = match client {
+            "claude-desktop" => expect![[r#"
+                Claude Desktop: add this to $HOME/.config/Claude/claude_desktop_config.json
+
+                {
+                  "mcpServers": {
+                    "bowline": {
+                      "command": "$BOWLINE",
+                      "args": ["mcp", "--cwd", "$PROJECT", "--approve", "edits"],
+                      "env": {}
+                    }
+                  }
+                }
+
+                To have it added: bowline setup claude-desktop --write
+                Then quit Claude Desktop, and start it again.
+                --- 0
+            "#]],
+            "claude-code" => expect![[r#"
+                Claude Code: add this to $HOME/.claude.json
+
+                {
+                  "mcpServers": {
+                    "bowline": {
+                      "type": "stdio",
+                      "command": "$BOWLINE",
+                      "args": ["mcp", "--approve", "edits"],
+                      "env": {}
+                    }
+                  }
+                }
+
+                Or have Claude Code do it:
+
+                claude mcp add --scope user bowline -- $BOWLINE mcp --approve edits
+
+                To have it added: bowline setup claude-code --write
+                Then start `claude` in your project; `/mcp` shows whether it is connected.
+                --- 0
+            "#]],
+            _ => expect![[r#"
+                Cursor: add this to $PROJECT/.cursor/mcp.json
+
+                {
+                  "mcpServers": {
+                    "bowline": {
+                      "command": "$BOWLINE",
+                      "args": ["mcp", "--cwd", "${workspaceFolder}", "--approve", "edits"],
+                      "env": {}
+                    }
+                  }
+                }
+
+                To have it added: bowline setup cursor --write
+                Then switch bowline on in Cursor's settings, under Tools & MCP.
+                --- 0
+            "#]],
+        };
+        expected.assert_eq(&told);
+    }
+    expect![[r#"
+        Visual Studio Code: add this to $HOME/.config/Code/User/mcp.json
+
+        {
+          "servers": {
+            "bowline": {
+              "type": "stdio",
+              "command": "$BOWLINE",
+              "args": ["mcp", "--cwd", "${workspaceFolder}", "--approve", "edits", "--no-terminal"],
+              "env": {}
+            }
+          }
+        }
+
+        To have it added: bowline setup vscode --write --mcp --no-shell
+        Then run `MCP: List Servers` from the command palette, and start bowline.
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "vscode", "--mcp", "--no-shell"]));
+    expect![[r#"
+        Added bowline to $PROJECT/.cursor/mcp.json
+        Then switch bowline on in Cursor's settings, under Tools & MCP.
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "cursor", "--write"]));
+    expect![[r#"
+        {
+          "mcpServers": {
+            "bowline": {
+              "command": "$BOWLINE",
+              "args": ["mcp", "--cwd", "${workspaceFolder}", "--approve", "edits"],
+              "env": {}
+            }
+          }
+        }
+    "#]]
+    .assert_eq(&scene.clean(&scene.get(".cursor/mcp.json")));
+    expect![[r#"
+        --- stderr
+        bowline: Zed starts Bowline as an agent: leave --mcp away, as in `bowline setup zed`
+        --- 2
+    "#]]
+    .assert_eq(&scene.run(&["setup", "zed", "--mcp"]));
+    expect![[r#"
+        --- stderr
+        bowline: --proxy is for editors that start agents; Claude Code is an MCP client
+        --- 2
+    "#]]
+    .assert_eq(&scene.run(&["setup", "claude-code", "--proxy", "opencode acp"]));
+}
+
+#[test]
+fn what_was_added_is_removed_and_the_rest_stays() {
+    let before = "{\n  // mine\n  \"theme\": \"One\",\n  \"agent_servers\": {\n    \"Other\": {\"command\": \"x\"}, // keep\n  }\n}\n";
+    let (scene, file) = with_settings(before);
+    scene.run(&["setup", "zed", "--write"]);
+    expect![[r#"
+        diff --git a$HOME/.config/zed/settings.json b$HOME/.config/zed/settings.json
+        --- a$HOME/.config/zed/settings.json
+        +++ b$HOME/.config/zed/settings.json
+        @@ -2,12 +2,6 @@
+           // mine
+           "theme": "One",
+           "agent_servers": {
+        -    "Other": {"command": "x"}, // keep
+        -    "Bowline": {
+        -      "type": "custom",
+        -      "command": "$BOWLINE",
+        -      "args": ["agent", "--shell"],
+        -      "env": {}
+        -    }
+        +    "Other": {"command": "x"} // keep
+           }
+         }
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "zed", "--remove", "--dry-run"]));
+    expect![[r#"
+        Removed Bowline from $HOME/.config/zed/settings.json
+        As it was: $HOME/.config/zed/settings.json.before-bowline-2
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "zed", "--remove"]));
+    expect![[r#"
+        {
+          // mine
+          "theme": "One",
+          "agent_servers": {
+            "Other": {"command": "x"} // keep
+          }
+        }
+    "#]]
+    .assert_eq(&std::fs::read_to_string(&file).unwrap());
+    expect![[r#"
+        Nothing to do: $HOME/.config/zed/settings.json has no Bowline.
+        --- 0
+    "#]]
+    .assert_eq(&scene.run(&["setup", "zed", "--remove"]));
+    expect![[r#"
+        --- stderr
+        bowline: Neovim is configured by a program in Lua, which only you can change safely: remove what is above
+        --- 1
+    "#]].assert_eq(&last_lines(&scene.run(&["setup", "neovim", "--remove"])));
+    std::fs::write(&file, "{ broken").unwrap();
+    expect![[r#"
+        --- stderr
+        bowline: nothing was written to $HOME/.config/zed/settings.json: line 1, column 3: a name in double quotes is missing
+        --- 1
+    "#]].assert_eq(&scene.run(&["setup", "zed", "--remove"]));
 }

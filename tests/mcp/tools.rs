@@ -118,9 +118,9 @@ async fn what_is_wrong_with_a_call_is_told_with_what_to_do() {
             > read_text_file {"path":"/etc/passwd"}
             ! /etc/passwd is outside the workspace: only its own directories can be used
             > read_text_file {"path":".env"}
-            ! .env: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow read 'PATH'`.
+            ! .env: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow read .env`.
             > write_text_file {"path":".env","content":""}
-            ! nothing was written: .env: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow read 'PATH'`.
+            ! nothing was written: .env: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow read .env`.
             > edit_text_file {"path":"a.txt","edits":[]}
             ! nothing was edited in a.txt: there are no edits: give at least one
             > search_text {"pattern":"(","regex":true}
@@ -133,7 +133,7 @@ async fn what_is_wrong_with_a_call_is_told_with_what_to_do() {
             > list_directory {"path":"a.txt"}
             ! a.txt: $PROJECT/a.txt is not a directory
             > execute {"command":"echo hi"}
-            ! not started: `echo hi`: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule: `bowline policy allow execute 'COMMAND'`.
+            ! not started: `echo hi`: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule: `bowline policy allow execute --exact echo hi`.
             > terminal_output {"id":"bg9"}
             ! no command runs in the background as "bg9": none runs
             > no_such_tool {}
@@ -169,7 +169,7 @@ async fn advice_is_only_what_would_help() {
         ! not started: `true`: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule in $BASE/rules.toml.
         Created asked.txt (0 lines).
         Created denied.txt (0 lines).
-        ! nothing was written: .git/config: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow write 'PATH'`.
+        ! nothing was written: .git/config: denied: no rule allows it, and nobody is there to ask. The user can allow it by a rule: `bowline policy allow write .git/config`.
         Created new.txt (0 lines).
         [`true` ended with exit code 0, T s]
 
@@ -234,9 +234,9 @@ async fn what_no_rule_allows_is_denied_with_what_would_allow_it() {
             two
             three
             > write_text_file {"path":"b.txt","content":""}
-            ! nothing was written: b.txt: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve edits`, or by a rule: `bowline policy allow write 'PATH'`.
+            ! nothing was written: b.txt: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve edits`, or by a rule: `bowline policy allow write b.txt`.
             > execute {"command":"echo hi"}
-            ! not started: `echo hi`: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule: `bowline policy allow execute 'COMMAND'`.
+            ! not started: `echo hi`: denied: no rule allows it, and nobody is there to ask. The user can allow it by starting the server with `bowline mcp --approve all`, or by a rule: `bowline policy allow execute --exact echo hi`.
         "#]],
     )
     .await;

@@ -23,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 
 use crate::SUPERVISOR;
+use crate::client::config::Config;
 use crate::places::Places;
 use crate::records::showing::waits;
 
@@ -99,12 +100,16 @@ enum ToolsArgument {
 }
 
 /// Serves a client on stdin and stdout until it is gone.
-pub(crate) async fn run(arguments: AgentArguments) -> Result<ExitCode> {
+pub(crate) async fn run(mut arguments: AgentArguments) -> Result<ExitCode> {
     let places = Places::of(|name| std::env::var_os(name))?;
     let keys = keyring(&places);
     if let Some(provider) = &arguments.login {
         login::run(&keys, provider)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.model.is_none() {
+        let config = Config::read(&places.config).map_err(|error| anyhow::anyhow!("{error}"))?;
+        arguments.model = config.model;
     }
     waits("an editor that speaks ACP");
     let models = Models::new(models_settings(&arguments, keys.clone())?);

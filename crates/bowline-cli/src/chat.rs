@@ -40,9 +40,11 @@ use crate::client::{ClientArguments, Launch};
 use crate::ending::Ending;
 use crate::places::Places;
 use app::App;
+use approval::EditableText;
 use draw::Colours;
 use event::{Action, Event};
 use front_end::Inbox;
+use input::MAX_INPUT;
 use runner::Runner;
 use tty::Tty;
 
@@ -60,6 +62,9 @@ const WHEEL_LINES: isize = 3;
 
 /// How often time goes by where something moves.
 const TICK: Duration = Duration::from_millis(100);
+
+/// A text that was edited before it is written is at most so long, in bytes.
+const MAX_FILE: usize = 64 << 20;
 
 /// How a conversation is begun.
 #[derive(Args, Debug)]
@@ -241,7 +246,7 @@ impl Talk {
             if std::mem::take(&mut self.wants_editor) {
                 // Keys are the editor's until it ends.
                 drop(keys);
-                self.edit_prompt().await?;
+                self.edit_text().await?;
                 keys = EventStream::new();
                 // What interrupts an editor interrupts nothing else.
                 while interrupted.recv().now_or_never().is_some() {}
@@ -249,10 +254,18 @@ impl Talk {
         }
     }
 
-    /// Lets the person write the prompt in an editor.
-    async fn edit_prompt(&mut self) -> std::io::Result<()> {
+    /// Lets the person write in an editor: what an agent is asking to write, or else the prompt.
+    async fn edit_text(&mut self) -> std::io::Result<()> {
+        if let Some((id, EditableText { text, suffix })) = self.app.editable() {
+            let edited = self.tty.lend(editor::edit(&text, &suffix, MAX_FILE)).await?;
+            match edited {
+                Ok(edited) => self.app.edit(id, edited),
+                Err(why) => self.app.flash(why),
+            }
+            return Ok(());
+        }
         let text = self.app.input.text();
-        let edited = self.tty.lend(editor::edit(&text)).await?;
+        let edited = self.tty.lend(editor::edit(&text, ".md", MAX_INPUT)).await?;
         match edited {
             Ok(edited) => self.app.input.set(edited.trim_end()),
             Err(why) => self.app.flash(why),

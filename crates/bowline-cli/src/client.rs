@@ -3,6 +3,7 @@
 pub(crate) mod agents;
 mod approved;
 pub(crate) mod arguments;
+pub(crate) mod config;
 mod last;
 pub(crate) mod launch;
 mod options;

@@ -4,6 +4,7 @@ mod agent;
 mod machine;
 mod models;
 mod own;
+mod peers;
 mod process;
 mod report;
 mod serving;
@@ -28,7 +29,10 @@ pub(crate) struct DoctorArguments {
     /// The directory of the workspace, if it is not the current one
     #[arg(long, value_name = "DIRECTORY")]
     cwd: Option<PathBuf>,
-    /// Writes one JSON document for programs
+    /// Shows all that was looked at, not only what it comes to
+    #[arg(long)]
+    all: bool,
+    /// Writes one JSON document for programs, with all of it
     #[arg(long)]
     json: bool,
     /// Also asks over the network whether the servers of models are there. No key is sent
@@ -44,6 +48,8 @@ pub(crate) struct DoctorArguments {
 }
 
 const AFTER: &str = "\
+It also looks for the editors and agents on this machine, and says what to do next.
+
 Lines begin with ✓ where all is well, with ! where something is missing that you may want, and with ✗ where something is
 broken. The agent of -- COMMAND is started as `bowline run --agent` starts it: under a supervisor, which ends all of it.
 
@@ -51,6 +57,7 @@ Exit status: 0 if nothing is broken, 1 if something is, 2 for wrong usage, 130 i
 
 Examples:
   bowline doctor
+  bowline doctor --all
   bowline doctor --json | jq .sections
   bowline doctor -- gemini --acp
   bowline doctor -- bowline agent --shell";
@@ -68,22 +75,30 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), Ending> {
     report.add(own::versions());
     report.add(own::directories(&places, &cwd));
     if let Ok(places) = &places {
+        let (section, config) = own::configuration(places);
         report.add(own::rules(places, &cwd));
         report.add(own::workspace(places, &cwd));
-        report.add(models::look(places, arguments.online).await);
-        report.add(own::configuration(places));
+        let model = config.and_then(|config| config.model);
+        report.add(models::look(places, model.as_deref(), arguments.online).await);
+        report.add(section);
     }
+    let peers = peers::look(|name| std::env::var_os(name), std::env::var_os("PATH").as_ref(), &cwd);
+    report.add(peers.editors());
+    report.add(peers.agents());
     report.add(machine::look());
-    report.add(serving::look());
-    if arguments.command.is_empty() {
-        report.add(serving::questions());
-    } else {
+    let is_short = !arguments.all && !arguments.json && arguments.command.is_empty();
+    if !is_short {
+        report.add(serving::look());
+    }
+    if !arguments.command.is_empty() {
         let patience = Duration::from_secs(arguments.timeout);
         // Who gives up takes the agent along.
         report.add(tokio::select! {
             looked = agent::look(&arguments.command, &cwd, patience) => looked,
             _ = signalled() => return Err(Ending::Interrupted),
         });
+    } else if !is_short {
+        report.add(serving::questions());
     }
     let out = std::io::stdout();
     let text = if arguments.json {
@@ -91,7 +106,8 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), Ending> {
     } else {
         let is_coloured =
             out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        report.text(if is_coloured { Style::Coloured } else { Style::Plain })
+        let style = if is_coloured { Style::Coloured } else { Style::Plain };
+        if is_short { report.short(style, &peers.next()) } else { report.text(style) }
     };
     print(&text)?;
     match report.broken() {

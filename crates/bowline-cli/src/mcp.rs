@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bowline_host::{Host, HostError, Settings};
-use bowline_mcp::server::{self, Advice, HttpServer, HttpSettings, Offer, Server};
+use bowline_mcp::server::{self, Advise, DeniedTool, HttpServer, HttpSettings, Offer, Server};
+use bowline_state::operation::{Kind, Operation, Target};
+use bowline_state::paths::Access;
 use bowline_workspace::roots::RootSpec;
-use bowline_workspace::terminals::{self, Supervisor};
+use bowline_workspace::terminals::{self, Supervisor, looked_at_within};
 use clap::Args;
 use tokio::net::{TcpListener, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,6 +27,7 @@ use crate::client::arguments::Approve;
 use crate::client::preset;
 use crate::ending::Ending;
 use crate::places::Places;
+use crate::policy::hint::Hint;
 use crate::records::showing::waits;
 use desk::Desk;
 use place::LocalPlace;
@@ -104,7 +107,7 @@ pub(crate) async fn run(arguments: McpArguments) -> Result<ExitCode, Ending> {
         name: "bowline".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         offer,
-        advice: advice(&arguments),
+        advise: Some(advise(&arguments, host.clone())),
     };
     let root = host.workspace().roots().cwd().to_owned();
     let open = move |client| LocalPlace::open(host.clone(), desk.clone(), client);
@@ -227,29 +230,33 @@ fn root(here: &Path, text: &str) -> RootSpec {
     if is_read_only { RootSpec::read_only(path) } else { RootSpec::writable(path) }
 }
 
-/// Returns what would help where something is denied: options that were not given yet, and rules where they are read from.
-fn advice(arguments: &McpArguments) -> Advice {
-    let rule = |kind: &str, what: &str| match &arguments.policy {
-        Some(file) => format!("a rule in {}", file.display()),
-        None => format!("a rule: `bowline policy allow {kind} '{what}'`"),
-    };
-    let only = |rule: String| format!("The user can allow it by {rule}.");
-    let either = |what: &str, rule: String| {
-        format!(
-            "The user can allow it by starting the server with `bowline mcp --approve {what}`, or by {rule}."
-        )
-    };
-    let (writes, runs) = match arguments.approve {
-        Some(Approve::All) => (true, true),
-        Some(Approve::Edits) => (true, false),
-        Some(Approve::Reads | Approve::Ask | Approve::None) | None => (false, false),
-    };
-    let (write, run) = (rule("write", "PATH"), rule("execute", "COMMAND"));
-    Advice {
-        reading: only(rule("read", "PATH")),
-        protected: only(write.clone()),
-        writing: if writes { only(write) } else { either("edits", write) },
-        running: if runs { only(run) } else { either("all", run) },
+/// Returns what says what would allow something that was denied: a flag, and the rule for exactly that. Both are tried
+/// on the policy in force before they are named.
+fn advise(arguments: &McpArguments, host: Host) -> Advise {
+    let (file, given) = (arguments.policy.clone(), arguments.approve.map(preset));
+    Arc::new(move |denied| {
+        let operation = operation(&host, denied)?;
+        let hint = Hint::of(&host, &[operation], "", given);
+        let flag = hint.flag.map(|flag| format!("by starting the server with `bowline mcp {flag}`"));
+        let rule = hint.rules.map(|rules| match &file {
+            Some(file) => format!("by a rule in {}", file.display()),
+            None => format!("by a rule: {}", rules.join(" and ")),
+        });
+        let ways: Vec<String> = flag.into_iter().chain(rule).collect();
+        (!ways.is_empty()).then(|| format!("The user can allow it {}.", ways.join(", or ")))
+    })
+}
+
+fn operation(host: &Host, denied: &DeniedTool<'_>) -> Option<Operation> {
+    let roots = host.workspace().roots();
+    let file = |path: &str, access, kind| Some(roots.admit(path, access).ok()?.operation(kind));
+    match *denied {
+        DeniedTool::Read { path } => file(path, Access::Read, Kind::Read),
+        DeniedTool::Write { path } => file(path, Access::Write, Kind::Write),
+        DeniedTool::Run { invocation, cwd, env } => {
+            let command = looked_at_within(roots, invocation.clone(), cwd.to_owned(), env.to_vec());
+            Some(Operation { kind: Kind::Execute, target: Target::Command(command) })
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `bowline policy`: what agents may do here, and why.
 
 mod explaining;
+pub(crate) mod hint;
 mod rules;
 
 use std::path::{Path, PathBuf};

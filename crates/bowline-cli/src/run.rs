@@ -1,7 +1,6 @@
 //! `bowline run`: one prompt for an agent, with no more than a terminal, or nobody at all.
 
 mod front;
-mod hint;
 mod output;
 mod paint;
 mod person;

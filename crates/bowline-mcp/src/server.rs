@@ -13,6 +13,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use bowline_state::operation::Invocation;
 use bowline_workspace::approvals::BoxFuture;
 use bowline_workspace::files::Files;
 use bowline_workspace::terminals::Terminals;
@@ -77,7 +78,7 @@ pub trait Place: Send + Sync + 'static {
 pub type Open<P> = Arc<dyn Fn(Client) -> BoxFuture<'static, Result<P, String>> + Send + Sync>;
 
 /// How a server presents itself.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// Its name.
     pub name: String,
@@ -85,22 +86,45 @@ pub struct Settings {
     pub version: String,
     /// What it offers.
     pub offer: Offer,
-    /// What could be done about a denial.
-    pub advice: Advice,
+    /// Says what could be done about a denial.
+    pub advise: Option<Advise>,
 }
 
-/// What could be done about a denial, in sentences that end the answer. A model tells its user.
-#[derive(Debug, Clone, Default)]
-pub struct Advice {
-    /// Where something may not be read.
-    pub reading: String,
-    /// Where something may not be written.
-    pub writing: String,
-    /// Where something may not be run.
-    pub running: String,
-    /// Where something may not be written because of its name. If it is empty, `writing` holds.
-    pub protected: String,
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("name", &self.name)
+            .field("offer", &self.offer)
+            .finish_non_exhaustive()
+    }
 }
+
+/// Something that was denied.
+#[derive(Debug, Clone, Copy)]
+pub enum DeniedTool<'a> {
+    /// To read a file, or what is in a directory.
+    Read {
+        /// Its absolute path.
+        path: &'a str,
+    },
+    /// To write a file.
+    Write {
+        /// Its absolute path.
+        path: &'a str,
+    },
+    /// To run a command.
+    Run {
+        /// The command.
+        invocation: &'a Invocation,
+        /// Its directory.
+        cwd: &'a str,
+        /// What it has beside the usual variables.
+        env: &'a [(String, String)],
+    },
+}
+
+/// Says what would allow something, in a sentence that a model tells its user; none if nothing would.
+pub type Advise = Arc<dyn Fn(&DeniedTool<'_>) -> Option<String> + Send + Sync>;
 
 /// A server, ready to be served: what opens places, and how it presents itself.
 pub struct Server<P> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_mcp::server::{
-    Advice, CHANGES, DIAGNOSTICS, Offer, Place, Resources, Server, Settings, Shelf, file_uri, serve,
+    CHANGES, DIAGNOSTICS, Offer, Place, Resources, Server, Settings, Shelf, file_uri, serve,
 };
 use bowline_state::diagnostics::{Diagnostic, Range, Severity};
 use bowline_state::undo::Selection;
@@ -110,12 +110,7 @@ impl Lab {
             let place = Bare { root: own.clone(), files, terminals, shelf };
             Box::pin(std::future::ready(Ok(place)))
         };
-        let settings = Settings {
-            name: "bowline".to_owned(),
-            version: "1".to_owned(),
-            offer,
-            advice: Advice::default(),
-        };
+        let settings = Settings { name: "bowline".to_owned(), version: "1".to_owned(), offer, advise: None };
         let server = Server::new(settings, Arc::new(open));
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (reader, writer) = tokio::io::split(theirs);

@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use bowline_mcp::server::{Advice, HttpServer, HttpSettings, Offer, Server, Settings, serve};
+use bowline_mcp::server::{HttpServer, HttpSettings, Offer, Server, Settings, serve};
 use bowline_state::capabilities::ClientGate;
 use bowline_state::relay::own_tools::Rules;
 use bowline_state::relay::servers::{Serves, Transport, free_name, with_server};
@@ -194,7 +194,7 @@ impl Inject {
             name: "bowline".to_owned(),
             version: self.settings.version.clone(),
             offer: offer(serves),
-            advice: Advice::default(),
+            advise: None,
         };
         let (name, allowed, met) = (free_name(line), place.allowed.clone(), Met::default());
         let once = Once::new(&name, settings.offer, met.clone());

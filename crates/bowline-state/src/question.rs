@@ -117,6 +117,9 @@ pub struct Answer {
     pub reason: Option<String>,
     /// Which of the agent's own answers was chosen, if one was.
     pub option: Option<PermissionOptionId>,
+    /// What is to be written in place of what the agent wants, if the person changed it. Only for a question that
+    /// [can be edited](Question::can_be_edited).
+    pub text: Option<Arc<String>>,
 }
 
 /// Yes or no.
@@ -159,7 +162,7 @@ impl Reply {
     /// Returns an answer with no scope of its own and no reason.
     #[must_use]
     pub fn answer(choice: Choice, keep: Keep) -> Self {
-        Self::Answered(Answer { choice, keep, scope: Vec::new(), reason: None, option: None })
+        Self::Answered(Answer { choice, keep, scope: Vec::new(), reason: None, option: None, text: None })
     }
 }
 
@@ -168,11 +171,23 @@ impl Answer {
     #[must_use]
     pub fn chosen(offer: &Offer) -> Self {
         let (keep, scope, option) = (Keep::Once, Vec::new(), Some(offer.id.clone()));
-        Self { choice: offer.choice, keep, scope, reason: None, option }
+        Self { choice: offer.choice, keep, scope, reason: None, option, text: None }
     }
 }
 
 impl Question {
+    /// Says whether a person may have another text written than the agent wants: it is one write that the host does, not
+    /// something that the agent will do by itself.
+    #[must_use]
+    pub fn can_be_edited(&self) -> bool {
+        match self.items.as_slice() {
+            [Item { operation, change: Some(_), .. }] => {
+                self.occasion != Occasion::Request && operation.kind == Kind::Write
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the rules that an answer makes; none if it is for this once. `roots` are the directories of the workspace.
     ///
     /// # Errors

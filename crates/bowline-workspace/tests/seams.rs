@@ -246,6 +246,30 @@ fn a_preview_shows_what_a_write_does_and_does_nothing() {
 }
 
 #[test]
+fn what_a_person_made_of_a_write_outlasts_the_next_one() {
+    let project = Project::new();
+    project.put("a", "1\n2\n3\n4\n5\n6\n7\n");
+    project.read("a");
+    let path = project.path("a");
+    let origin = project.session.origin(None, None);
+    let sent = "ONE\n2\n3\n4\n5\n6\nSEVEN\n";
+    let shown = project.session.preview(&path, sent).unwrap();
+    let edited = std::sync::Arc::new("1\n2\n3\n4\n5\n6\nVII\n".to_owned());
+    let write =
+        || project.session.write_as_agreed(&path, sent, &origin, Some(Agreed::Edited(&shown, &edited)));
+    let written = write().unwrap();
+    assert_eq!(written.text, edited);
+    assert_eq!(written.notes().len(), 1, "the agent is told: {:?}", written.notes());
+    assert_eq!(fs::read_to_string(&path).unwrap(), *edited);
+    // Once the file is another one, nobody has seen what would become of it.
+    assert!(matches!(write(), Err(FilesError::NotAsAgreed(_))));
+    // The agent goes on from what it sent.
+    let next = "ONE\n2\n3\nFOUR\n5\n6\nSEVEN\n";
+    project.session.write(&path, next, &origin).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "1\n2\n3\nFOUR\n5\n6\nVII\n");
+}
+
+#[test]
 fn a_write_is_what_was_agreed_to_or_it_is_not_done() {
     let project = Project::new();
     project.put("a", "1\n2\n3\n");

@@ -83,13 +83,14 @@ impl OtherAgent {
         })
     }
 
-    /// Returns how many megabytes it takes, if that is too many for every run of the tests.
-    fn much(self) -> Option<u32> {
+    /// Returns what it takes, if that is too much for every run of the tests.
+    fn much(self) -> Option<&'static str> {
         match self {
-            Self::FastAgent | Self::Gemini | Self::Eliza => None,
-            Self::OpenCode => Some(180),
-            Self::Claude => Some(350),
-            Self::Codex => Some(450),
+            Self::FastAgent | Self::Gemini => None,
+            Self::Eliza => Some("minutes to build"),
+            Self::OpenCode => Some("180 MB"),
+            Self::Claude => Some("350 MB"),
+            Self::Codex => Some("450 MB"),
         }
     }
 
@@ -100,10 +101,10 @@ impl OtherAgent {
     /// Installs it, unless that was done before, or takes too much for what is to be installed.
     pub fn install(self, world: &World, extent: Extent) -> Outcome {
         let places = self.places(&world.root);
-        if let (Some(megabytes), Extent::Usual) = (self.much(), extent)
+        if let (Some(much), Extent::Usual) = (self.much(), extent)
             && !self.is_installed(&world.root)
         {
-            let reason = format!("takes {megabytes} MB: `cargo xtask peers --all` installs it");
+            let reason = format!("takes {much}: `cargo xtask peers --all` installs it");
             return Outcome::Skipped(reason);
         }
         let installed = match self {

@@ -119,6 +119,7 @@ impl Editor {
                     scope: offer.scope.clone(),
                     reason: reason(&response),
                     option: None,
+                    text: None,
                 })
             }
             Err(breach) => self.unable(call, format!("the editor's answer is no permission: {breach}")),

@@ -228,9 +228,12 @@ pub(super) fn append(
         return Err(StoreError::SessionFull { id: id.clone(), bytes: session.bytes.unsigned_abs() }.into());
     }
     let Session { number, next, records: count, bytes, dropped, .. } = session;
+    // Never the same time twice: SQLite neither writes nor syncs a commit that changes nothing, and what came before would
+    // not be durable.
     connection
         .prepare_cached(
-            "UPDATE sessions SET next = ?2, records = ?3, bytes = ?4, dropped = ?5, updated = ?6 WHERE number = ?1",
+            "UPDATE sessions SET next = ?2, records = ?3, bytes = ?4, dropped = ?5, updated = max(?6, updated + 1) \
+             WHERE number = ?1",
         )?
         .execute(params![number, next, count, bytes, dropped, now.0])?;
     if !records.is_empty() {

@@ -293,6 +293,22 @@ fn a_process_that_ends_anywhere_has_saved_what_it_said() {
     }
 }
 
+/// Also if the clock tells the same time for both.
+#[test]
+fn an_append_of_nothing_makes_durable_what_came_before() {
+    faulty_sqlite::install();
+    let directory = directory();
+    let mut run = Run::new(directory.path());
+    run.step(0).unwrap();
+    for number in 0..100 {
+        run.step(1).unwrap();
+        run.database.append(&run.claims["a"], Vec::new(), Durability::Now).unwrap();
+        let unsynced = faulty_sqlite::unsynced_files();
+        let own = unsynced.iter().filter(|file| file.starts_with(directory.path()));
+        assert_eq!(own.count(), 0, "after {number}");
+    }
+}
+
 /// The machine stops at a call: what was told to be durable is there, and what came before it.
 #[test]
 fn what_was_told_to_be_durable_outlasts_the_machine() {

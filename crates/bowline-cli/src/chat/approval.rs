@@ -7,9 +7,11 @@
 mod body;
 mod choice;
 mod detail;
+mod edit;
 mod footer;
 mod words;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bowline_state::diff::Stat;
@@ -28,6 +30,7 @@ use super::parts::view::View;
 use super::parts::{put, put_all, split_bottom, split_top, theme};
 use crate::client::Difference;
 use choice::{Chosen, Keeping};
+pub(crate) use edit::EditableText;
 use words::{Words, help_lines};
 
 /// As much of a title or a reason is shown, in bytes.
@@ -70,6 +73,10 @@ pub(crate) struct Approval {
     // What was not in sight when a yes was said; that is said until there is an answer.
     warned: Option<String>,
     stats: Vec<Option<Stat>>,
+    // What the agent wants to write, once the person has changed that.
+    agents_text: Option<Arc<String>>,
+    // Whether the person wants to change it in an editor.
+    wants_editor: bool,
     // None means what suits the width.
     layout: Option<Layout>,
     view: View,
@@ -94,6 +101,8 @@ enum Mode {
 struct Drawn {
     key: (usize, u16, Layout),
     lines: Vec<Line<'static>>,
+    // The rows of each hunk.
+    hunks: Vec<Range<usize>>,
 }
 
 impl Approval {
@@ -112,6 +121,8 @@ impl Approval {
             offered: 0,
             warned: None,
             stats: vec![None; items],
+            agents_text: None,
+            wants_editor: false,
             layout: None,
             view: View::default(),
             mode: Mode::Looking,
@@ -131,11 +142,20 @@ impl Approval {
         self.armed = ready;
     }
 
+    /// Says, once, that the person wants to change the text in an editor.
+    pub(crate) fn take_wants_editor(&mut self) -> bool {
+        std::mem::take(&mut self.wants_editor)
+    }
+
     /// Takes in a key, and returns the answer if it was one.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Option<Reply> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
+        self.press(key).map(|reply| self.with_text(reply))
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Option<Reply> {
         match &mut self.mode {
             Mode::Looking => self.look(key),
             Mode::Reason(entry) => match key.code {
@@ -146,7 +166,7 @@ impl Approval {
                 KeyCode::Enter if key.kind == KeyEventKind::Press => {
                     let reason = Some(entry.text().trim().to_owned()).filter(|text| !text.is_empty());
                     let (choice, keep, scope) = (Choice::Deny, Keep::Once, Vec::new());
-                    Some(Reply::Answered(Answer { choice, keep, scope, reason, option: None }))
+                    Some(Reply::Answered(Answer { choice, keep, scope, reason, option: None, text: None }))
                 }
                 _ => {
                     entry.key(key);
@@ -203,6 +223,9 @@ impl Approval {
             KeyCode::Char(digit @ '1'..='9') if answers => return self.choose(digit),
             KeyCode::Char('r') if answers => self.mode = Mode::Reason(Entry::default()),
             KeyCode::Char('m') if answers => self.keep(),
+            KeyCode::Char('e') if answers => self.wants_editor = self.editable().is_some(),
+            KeyCode::Char('x') if answers => self.leave_out_hunk(),
+            KeyCode::Char('z') if answers => self.restore(),
             KeyCode::Char('v') => {
                 let (_, width, layout) =
                     self.drawn.as_ref().map_or((0, 0, Layout::Unified), |drawn| drawn.key);

@@ -1,13 +1,12 @@
-//! The person's own editor, for a prompt that is longer than a line or two.
+//! The person's own editor, for a prompt that is longer than a line or two, and for what an agent wants to write.
 
 use std::io::Write as _;
 
-use super::input::MAX_INPUT;
-
-/// Lets the person change a text in the editor that `$VISUAL` or `$EDITOR` names, and returns what became of it.
-pub(super) async fn edit(text: &str) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("the prompt cannot be edited: {error}");
-    let mut file = tempfile::Builder::new().prefix("prompt-").suffix(".md").tempfile().map_err(failed)?;
+/// Lets the person change a text in the editor that `$VISUAL` or `$EDITOR` names, and returns what became of it: at most so
+/// many bytes. The editor's file has a name that ends with `suffix`.
+pub(super) async fn edit(text: &str, suffix: &str, most: usize) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("the text cannot be edited: {error}");
+    let mut file = tempfile::Builder::new().prefix("bowline-").suffix(suffix).tempfile().map_err(failed)?;
     file.write_all(text.as_bytes()).and_then(|()| file.flush()).map_err(failed)?;
     let path = file.into_temp_path();
     let named = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
@@ -18,14 +17,11 @@ pub(super) async fn edit(text: &str) -> Result<String, String> {
     command.arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(&path).kill_on_drop(true);
     let status = command.status().await.map_err(failed)?;
     if !status.success() {
-        return Err(format!("the prompt is as it was: {editor} failed; set $EDITOR to another one"));
+        return Err(format!("the text is as it was: {editor} failed; set $EDITOR to another one"));
     }
     let edited = std::fs::read_to_string(&path).map_err(failed)?;
-    match edited.len() > MAX_INPUT {
-        true => {
-            Err("the prompt is as it was: that is too long, put it into a file and mention it with @"
-                .to_owned())
-        }
+    match edited.len() > most {
+        true => Err(format!("the text is as it was: it may have {most} bytes at most")),
         false => Ok(edited),
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,16 +9,13 @@ use anyhow::Context as _;
 use bowline_state::failure::quote;
 use bowline_state::mode::Mode;
 use bowline_workspace::terminals::{Program, ResourceLimits};
-use serde::Deserialize;
 
+use super::config::{Config, ConfiguredAgent};
 use super::{ClientArguments, options};
 use crate::ending::Ending;
 
 /// The name of Bowline's own agent, where agents are named.
 const OWN: &str = "bowline";
-
-/// The configuration is at most this long, in bytes.
-const MAX_CONFIG: u64 = 1 << 20;
 
 /// How long an agent may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(1);
@@ -45,34 +41,11 @@ pub(crate) struct AgentCommand {
     pub(crate) is_own: bool,
 }
 
-/// The user's configuration, as far as it concerns agents.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Config {
-    #[serde(default)]
-    agents: BTreeMap<String, Configured>,
-}
-
-/// An agent in the user's configuration.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table with command, and args and env if it needs them")]
-struct Configured {
-    /// A command line.
-    command: String,
-    /// More arguments, each as it is.
-    #[serde(default)]
-    args: Vec<String>,
-    /// Variables for its environment.
-    #[serde(default)]
-    env: BTreeMap<String, String>,
-}
-
 impl AgentCommand {
-    /// Returns the agent that the arguments ask for. `config` is the user's `config.toml`, which need not be there;
-    /// `search` is where programs are looked for.
+    /// Returns the agent that the arguments ask for. `search` is where programs are looked for.
     pub(crate) fn of(
         arguments: &ClientArguments,
-        config: &Path,
+        config: &Config,
         search: Option<&OsString>,
     ) -> Result<Self, Ending> {
         let Some(text) = arguments.agent.as_deref().filter(|text| *text != OWN) else {
@@ -80,18 +53,17 @@ impl AgentCommand {
         };
         let words = words(text)?;
         if let [name] = words.as_slice() {
-            let mut known = read(config)?.agents;
-            if let Some(configured) = known.remove(name) {
+            if let Some(configured) = config.agents.get(name) {
                 return Self::configured(name, configured, config);
             }
             if !name.contains('/') && find(name, search).is_none() {
-                let known: Vec<String> = known.into_keys().map(|name| quote(&name)).collect();
+                let known: Vec<String> = config.agents.keys().map(|name| quote(name)).collect();
                 return Err(Ending::Usage(format!(
                     "there is no agent {}: it is no program in PATH, and {}",
                     quote(name),
                     match known.as_slice() {
-                        [] => format!("{} names none", quote(&config.display().to_string())),
-                        _ => format!("{} names {}", quote(&config.display().to_string()), known.join(", ")),
+                        [] => format!("{} names none", config.shown()),
+                        _ => format!("{} names {}", config.shown(), known.join(", ")),
                     }
                 )));
             }
@@ -140,21 +112,21 @@ impl AgentCommand {
         Ok(Self { name: OWN.to_owned(), program, args, env: BTreeMap::new(), is_own: true })
     }
 
-    fn configured(name: &str, configured: Configured, config: &Path) -> Result<Self, Ending> {
-        let Configured { command, args, env } = configured;
-        let mut words = words(&command)
+    fn configured(name: &str, configured: &ConfiguredAgent, config: &Config) -> Result<Self, Ending> {
+        let ConfiguredAgent { command, args, env } = configured;
+        let mut words = words(command)
             .map_err(|_| {
                 Ending::Usage(format!(
                     "the command of the agent {} in {} is no command line: {}",
                     quote(name),
-                    quote(&config.display().to_string()),
-                    quote(&command)
+                    config.shown(),
+                    quote(command)
                 ))
             })?
             .into_iter();
         let program = PathBuf::from(words.next().unwrap_or_default());
-        let args = words.chain(args).map(OsString::from).collect();
-        Ok(Self { name: name.to_owned(), program, args, env, is_own: false })
+        let args = words.chain(args.iter().cloned()).map(OsString::from).collect();
+        Ok(Self { name: name.to_owned(), program, args, env: env.clone(), is_own: false })
     }
 
     /// Returns what is run to start it in a directory, with the environment that is given. Variables that are not UTF-8
@@ -209,11 +181,8 @@ pub(crate) struct Known {
 }
 
 /// Returns the agents that the user's configuration names. `search` is where programs are looked for.
-///
-/// # Errors
-/// Says why `run` and `chat` refuse the configuration.
-pub(crate) fn known(config: &Path, search: Option<&OsString>) -> Result<Vec<Known>, Ending> {
-    let known = |(name, configured): (String, Configured)| {
+pub(crate) fn known(config: &Config, search: Option<&OsString>) -> Vec<Known> {
+    let known = |(name, configured): (&String, &ConfiguredAgent)| {
         let trouble = match words(&configured.command) {
             Err(_) => Some(format!("its command is no command line: {}", quote(&configured.command))),
             Ok(words) => words.first().and_then(|program| {
@@ -224,13 +193,13 @@ pub(crate) fn known(config: &Path, search: Option<&OsString>) -> Result<Vec<Know
                 (!is_there).then(|| format!("there is no program {}", quote(program)))
             }),
         };
-        Known { name, trouble }
+        Known { name: name.clone(), trouble }
     };
-    Ok(read(config)?.agents.into_iter().map(known).collect())
+    config.agents.iter().map(known).collect()
 }
 
 /// Splits a command line as a shell would; there is one word at least.
-pub(super) fn words(text: &str) -> Result<Vec<String>, Ending> {
+pub(crate) fn words(text: &str) -> Result<Vec<String>, Ending> {
     match shlex::split(text) {
         Some(words) if words.first().is_some_and(|word| !word.is_empty()) => Ok(words),
         Some(_) => Err(Ending::Usage("the command is empty: name a program".to_owned())),
@@ -243,28 +212,6 @@ pub(crate) fn find(name: &str, search: Option<&OsString>) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     std::env::split_paths(search?).map(|directory| directory.join(name)).find(|path| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    })
-}
-
-fn read(config: &Path) -> Result<Config, Ending> {
-    let shown = quote(&config.display().to_string());
-    let file = match std::fs::File::open(config) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
-        Err(error) => return Err(Ending::Failed(anyhow::anyhow!("cannot read {shown}: {error}"))),
-    };
-    let mut text = String::new();
-    file.take(MAX_CONFIG + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| Ending::Failed(anyhow::anyhow!("cannot read {shown}: {error}")))?;
-    if text.len() as u64 > MAX_CONFIG {
-        return Err(Ending::Failed(anyhow::anyhow!("{shown} has more than {MAX_CONFIG} bytes")));
-    }
-    toml_edit::de::from_str(&text).map_err(|error| {
-        let line =
-            error.span().map_or(0, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        let at = if line > 0 { format!(":{line}") } else { String::new() };
-        Ending::Usage(format!("{shown}{at}: {}", error.message().trim()))
     })
 }
 

@@ -77,7 +77,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// What is allowed without a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Approve {
     /// Everything
     All,

@@ -20,6 +20,7 @@ use bowline_workspace::workspace::Workspace;
 use futures_util::FutureExt as _;
 
 use super::agents::AgentCommand;
+use super::config::Config;
 use super::last::LastSessions;
 use super::reopen::{self, Reopen};
 use super::trace::{Taps, Trace};
@@ -96,7 +97,8 @@ impl Launch {
         let cwd = wanted.canonicalize().map_err(|error| {
             Ending::Usage(format!("cannot use the directory {}: {error}", wanted.display()))
         })?;
-        let config = places.config.join("config.toml");
+        let config = Config::read(&places.config)?;
+        let arguments = config.complete(arguments);
         let agent = AgentCommand::of(&arguments, &config, search.as_ref())?;
         let servers = arguments.mcp.iter().map(|text| options::mcp_server(text, search.as_ref()));
         let mcp_servers: Vec<_> = servers.collect::<Result<_, _>>()?;

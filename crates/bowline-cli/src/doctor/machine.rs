@@ -23,6 +23,7 @@ pub(super) fn look() -> Section {
         ),
     };
     let Confinable { files, network } = Confinable::of_this_system();
+    let is_confinable = files.is_ok() && network.is_ok();
     match files {
         Ok(version) => section.well(format!("confinement: files, by Landlock {version}: commands can be kept from writing elsewhere")),
         Err(why) => section.lacking(
@@ -44,6 +45,10 @@ pub(super) fn look() -> Section {
     };
     look_at_shell(&mut section);
     look_at_terminal(&mut section);
+    section.summary(match is_confinable {
+        true => "commands can be kept from writing elsewhere, and from the network",
+        false => "commands cannot be confined",
+    });
     section
 }
 

@@ -16,8 +16,8 @@ use crate::places::Places;
 /// How long a server may take to be there.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Looks at keys and models.
-pub(super) async fn look(places: &Places, online: bool) -> Section {
+/// Looks at keys and models. `configured` is the model that `config.toml` names.
+pub(super) async fn look(places: &Places, configured: Option<&str>, online: bool) -> Section {
     let mut section = Section::new("Models and keys");
     let (keys, base_urls) = (keyring(places), base_urls());
     let models = Models::new(ModelsSettings {
@@ -25,7 +25,7 @@ pub(super) async fn look(places: &Places, online: bool) -> Section {
         base_urls: base_urls.clone(),
         ..ModelsSettings::default()
     });
-    chosen(&mut section, &models, &keys);
+    chosen(&mut section, &models, &keys, configured);
     for provider in Provider::ALL {
         let given = base_urls.get(&provider).map(|url| url.trim()).filter(|url| !url.is_empty());
         let url = given.or(provider.base_url());
@@ -67,15 +67,16 @@ pub(super) async fn look(places: &Places, online: bool) -> Section {
     section
 }
 
-/// Says which model is used if none is named.
-fn chosen(section: &mut Section, models: &Models, keys: &Keyring) {
-    let name = match (models.default_name(), keys.problem()) {
-        (Ok(name), None) => name,
-        (Ok(name), Some(problem)) => {
-            section.lacking(problem.to_string(), "");
+/// Says which model is used if the command line names none.
+fn chosen(section: &mut Section, models: &Models, keys: &Keyring, configured: Option<&str>) {
+    let name = match configured.map_or_else(|| models.default_name(), |name| Ok(name.to_owned())) {
+        Ok(name) => {
+            if let Some(problem) = keys.problem() {
+                section.lacking(problem.to_string(), "");
+            }
             name
         }
-        (Err(error), _) => {
+        Err(error) => {
             section.broken(format!("no model can be chosen: {error}"), "or name one with --model");
             return;
         }
@@ -85,6 +86,7 @@ fn chosen(section: &mut Section, models: &Models, keys: &Keyring) {
         Some((provider, source))
     });
     let why = match source {
+        _ if configured.is_some() => "from config.toml".to_owned(),
         Some((provider, Source::Given)) => format!("the first that has a key, from {}", provider.variable()),
         Some((_, Source::Stored)) => "the first that has a key, a stored one".to_owned(),
         None => "there is no key, and it needs none".to_owned(),
@@ -96,6 +98,7 @@ fn chosen(section: &mut Section, models: &Models, keys: &Keyring) {
             "name another with --model",
         ),
     };
+    section.summary(format!("{name} ({why})"));
     if name == offline::NAME {
         section.lacking(
             "the offline model does plain commands, and writes nothing by itself",

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use bowline_state::version;
@@ -17,6 +17,7 @@ use file_lease::{Lease, LeaseError};
 
 use super::report::Section;
 use crate::client::agents::{self, Known};
+use crate::client::config::Config;
 use crate::places::Places;
 
 /// So many bytes are written to see whether a disk has room.
@@ -64,6 +65,7 @@ pub(super) fn directories(places: &Result<Places>, cwd: &Path) -> Section {
     for (name, path, variable, holds) in all {
         directory(&mut section, (name, variable, holds), path, cwd);
     }
+    section.summary(format!("{} and {}", places.state.display(), places.config.display()));
     section
 }
 
@@ -171,6 +173,7 @@ pub(super) fn rules(places: &Places, cwd: &Path) -> Section {
             let file =
                 if path.exists() { path.display().to_string() } else { format!("no {}", path.display()) };
             section.well(format!("{file}: {count} for this workspace, and preset {preset}{by}"));
+            section.summary(format!("{count} for this workspace, and preset {preset}{by}"));
         }
         Err(error) => {
             section.broken(error.to_string(), "until that is put right agents may do nothing here");
@@ -195,6 +198,8 @@ pub(super) fn workspace(places: &Places, cwd: &Path) -> Section {
         Some(directory) => format!("git: yes, in {}", directory.display()),
         None => "git: none; changes are kept and undone without it".to_owned(),
     });
+    let git = if git.is_some() { "in git" } else { "without git" };
+    section.summary(format!("{}, {git}", roots.cwd()));
     let own = Workspace::journal_directory(&places.state, &roots);
     look_at_journal(&mut section, &own);
     let anchor = places.anchors.join(own.file_name().unwrap_or_default());
@@ -286,41 +291,45 @@ fn look_at_leases(section: &mut Section, directory: &Path) {
     };
 }
 
-/// Looks at the user's configuration of agents.
-pub(super) fn configuration(places: &Places) -> Section {
-    let mut section = Section::new("Agents and MCP servers");
-    let path: PathBuf = places.config.join("config.toml");
-    let shown = path.display();
-    let search = std::env::var_os("PATH");
-    // As `run --agent` and `chat --agent` read it.
-    match agents::known(&path, search.as_ref()) {
-        Ok(known) if known.is_empty() && !path.exists() => {
-            section.plain(format!("no {shown}: agents are named by their command line"));
-        }
-        Ok(known) if known.is_empty() => {
-            section.well(format!("{shown} names no agents"));
-        }
-        Ok(known) => {
-            let names: Vec<&str> = known.iter().map(|agent| agent.name.as_str()).collect();
-            section.well(format!("{shown} names the agents {}", names.join(", ")));
-            for Known { name, trouble } in &known {
-                if let Some(trouble) = trouble {
-                    section.lacking(
-                        format!("the agent {name}: {trouble}"),
-                        format!("install it, or change its command in {shown}"),
-                    );
-                }
-            }
-        }
+/// Looks at the user's configuration, and returns it if it can be read.
+pub(super) fn configuration(places: &Places) -> (Section, Option<Config>) {
+    let mut section = Section::new("Configuration");
+    let config = match Config::read(&places.config) {
+        Ok(config) => config,
         Err(ending) => {
-            let advice = "repair it: until then no agent can be started by its name";
-            section.broken(ending.to_string(), advice);
+            section.broken(ending.to_string(), "repair it: until then neither run, chat nor agent starts");
+            return (section, None);
+        }
+    };
+    let shown = config.path.display();
+    let names: Vec<&str> = config.agents.keys().map(String::as_str).collect();
+    let is_there = config.path.exists();
+    match (names.as_slice(), config.defaults()) {
+        ([], None) if !is_there => {
+            section.plain(format!("no {shown}: it can set the agent, the model and what is approved"));
+        }
+        ([], None) => {
+            section.well(format!("{shown} sets nothing"));
+        }
+        (names, defaults) => {
+            let agents = (!names.is_empty()).then(|| format!("names the agents {}", names.join(", ")));
+            let defaults = defaults.map(|defaults| format!("sets {defaults}"));
+            let told: Vec<String> = defaults.into_iter().chain(agents).collect();
+            section.well(format!("{shown} {}", told.join(", and ")));
+        }
+    }
+    for Known { name, trouble } in agents::known(&config, std::env::var_os("PATH").as_ref()) {
+        if let Some(trouble) = trouble {
+            section.lacking(
+                format!("the agent {name}: {trouble}"),
+                format!("install it, or change its command in {shown}"),
+            );
         }
     }
     section.plain(
         "MCP servers: those that an editor names for a session, or --mcp of run and chat; none are kept here",
     );
-    section
+    (section, Some(config))
 }
 
 #[cfg(test)]

@@ -8,13 +8,16 @@ use serde_json::{Value, json};
 /// A line is at most so long, in bytes. Paths and words of agents are in it.
 const MAX_LINE: usize = 2_000;
 
-/// How something is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A summary is at most so long, in bytes.
+const MAX_SUMMARY: usize = 200;
+
+/// How something is, from good to bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
-    /// As it should be.
-    Well,
     /// Neither good nor bad.
     Plain,
+    /// As it should be.
+    Well,
     /// Something is missing that somebody may want.
     Lacking,
     /// It does not work.
@@ -63,6 +66,8 @@ pub(super) struct Finding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Section {
     title: &'static str,
+    // What it comes to, in a line; without it its first finding.
+    summary: Option<String>,
     findings: Vec<Finding>,
 }
 
@@ -81,9 +86,18 @@ pub(super) enum Style {
     Plain,
 }
 
+impl Style {
+    fn paint(self, text: &str, colour: &str) -> String {
+        match self {
+            Self::Coloured => format!("\u{1b}[{colour}m{text}\u{1b}[0m"),
+            Self::Plain => text.to_owned(),
+        }
+    }
+}
+
 impl Section {
     pub(super) fn new(title: &'static str) -> Self {
-        Self { title, findings: Vec::new() }
+        Self { title, summary: None, findings: Vec::new() }
     }
 
     /// Adds something that is as it should be.
@@ -104,6 +118,11 @@ impl Section {
     /// Adds something that is neither good nor bad.
     pub(super) fn plain(&mut self, text: impl Into<String>) -> &mut Finding {
         self.push(State::Plain, text.into(), None)
+    }
+
+    /// Says what it comes to.
+    pub(super) fn summary(&mut self, text: impl Into<String>) {
+        self.summary = Some(text.into());
     }
 
     /// Says whether something in it does not work.
@@ -151,12 +170,49 @@ impl Report {
         self.sections.iter().flat_map(|section| &section.findings)
     }
 
-    /// Returns it for people.
+    /// Returns what it comes to, for people: a line for each subject, what is not well, and what to do next.
+    pub(super) fn short(&self, style: Style, next: &[(String, String)]) -> String {
+        let paint = |text: &str, colour: &str| style.paint(text, colour);
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let mut line = |text: String| writeln!(out, "{text}").unwrap_or_default();
+        for section in &self.sections {
+            let trouble = |finding: &&Finding| matches!(finding.state, State::Lacking | State::Broken);
+            let first = section.findings.iter().find(|finding| !trouble(finding));
+            let summary = section.summary.as_ref().or(first.map(|finding| &finding.text));
+            let worst = section.findings.iter().map(|finding| finding.state).max().unwrap_or(State::Plain);
+            let summary = summary.map(|summary| display::line(summary, MAX_SUMMARY)).unwrap_or_default();
+            let mark = paint(worst.mark(), worst.colour());
+            line(
+                format!("{mark} {} {summary}", paint(&format!("{}:", section.title), "1"))
+                    .trim_end()
+                    .to_owned(),
+            );
+            for finding in section.findings.iter().filter(trouble) {
+                line(format!("    {}", display::line(&finding.text, MAX_LINE)));
+                finding
+                    .details
+                    .iter()
+                    .for_each(|detail| line(format!("      {}", display::line(detail, MAX_LINE))));
+                if let Some(advice) = &finding.advice {
+                    line(format!("    → {}", display::line(advice, MAX_LINE)));
+                }
+            }
+        }
+        line(String::new());
+        line(paint("Next:", "1"));
+        let all = ("bowline doctor --all".to_owned(), "all that was looked at".to_owned());
+        let next = || next.iter().chain([&all]);
+        let width = next().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
+        for (command, does) in next() {
+            line(format!("  {command:width$}   {does}"));
+        }
+        out
+    }
+
+    /// Returns all of it for people.
     pub(super) fn text(&self, style: Style) -> String {
-        let paint = |text: &str, colour: &str| match style {
-            Style::Coloured => format!("\u{1b}[{colour}m{text}\u{1b}[0m"),
-            Style::Plain => text.to_owned(),
-        };
+        let paint = |text: &str, colour: &str| style.paint(text, colour);
         let mut out = String::new();
         // Writing to a string cannot fail.
         let mut line = |text: String| writeln!(out, "{text}").unwrap_or_default();

@@ -354,7 +354,7 @@ fn lasting(choice: Choice, keep: Keep, number: &str, question: &Question) -> Res
             vec![chosen.ok_or(Unclear::Help)?.clone()]
         }
     };
-    Ok(Reply::Answered(Answer { choice, keep, scope, reason: None, option: None }))
+    Ok(Reply::Answered(Answer { choice, keep, scope, reason: None, option: None, text: None }))
 }
 
 fn deny(reason: &str) -> Reply {
@@ -365,6 +365,7 @@ fn deny(reason: &str) -> Reply {
         scope: Vec::new(),
         reason,
         option: None,
+        text: None,
     })
 }
 

@@ -17,9 +17,10 @@ use bowline_workspace::workspace::{Changed, Workspace};
 use serde_json::{Value, json};
 
 use super::front::Refusal;
-use super::hint;
+
 use super::paint::Paint;
 use crate::changes::patching;
+use crate::policy::hint::{self, Hint};
 use crate::records::names::shortened;
 
 /// So many files are listed.
@@ -262,7 +263,7 @@ pub(super) fn refused(
         let what = what.collect::<Vec<_>>().join(", ");
         let what =
             if what.is_empty() { display::line(&refusal.title, 300) } else { display::line(&what, 500) };
-        let hint = hint::of(host, &refusal.operations, session.name(), given);
+        let hint = Hint::of(host, &refusal.operations, session.name(), given);
         lines.push(format!("{what}: nobody is there to ask; {hint}"));
     }
     lines.extend(by_rules(host, session.name(), turn, given).into_iter().map(|line| line.replace(&here, "")));
@@ -316,7 +317,7 @@ fn by_rules(host: &Host, session: &str, turn: u64, given: Option<Preset>) -> Vec
                 By::Rule(rule) => Some(format!("{verb}{subject}: by {}", display::line(rule, 300))),
                 By::Preset(preset) => {
                     let operations = hint::operation(host, &entry);
-                    let hint = hint::of(host, operations.as_slice(), session, given);
+                    let hint = Hint::of(host, operations.as_slice(), session, given);
                     Some(format!("{verb}{subject}: by the preset {preset}; {hint}"))
                 }
                 _ => None,

@@ -1,7 +1,9 @@
-//! Adding to JSON with comments, as people write it by hand: whatever is there stays as it is, to the byte.
+//! Adding to and removing from JSON with comments, as people write it by hand: the rest stays as it is, to the byte.
 //!
 //! Comments, trailing commas, odd spacing and a byte order mark are understood. What was read is never written anew:
-//! an addition is text put between what is there, so nothing can be lost. What cannot be understood is refused.
+//! an addition is text put between what is there, a removal cuts one member out. What cannot be understood is refused.
+
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -10,16 +12,16 @@ pub(super) const MAX_BYTES: usize = 4 << 20;
 /// Nothing lies deeper.
 const MAX_DEPTH: usize = 100;
 
-/// What adding a value came to.
+/// What adding or removing a value came to.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Added {
-    /// It is there already.
+pub(super) enum Edited {
+    /// The text is as it should be already.
     Same,
-    /// The text with it.
+    /// The new text.
     Text(String),
 }
 
-/// Why nothing can be added.
+/// Why the text cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
     /// It is too long.
@@ -47,11 +49,11 @@ pub(super) enum Refused {
 }
 
 /// Adds `value` under `name` to the object that the text has under `group`, making that too if there is none.
-pub(super) fn add(text: &str, group: &str, name: &str, value: &Value) -> Result<Added, Refused> {
+pub(super) fn add(text: &str, group: &str, name: &str, value: &Value) -> Result<Edited, Refused> {
     let root = match Parser::new(text)?.document()? {
         Some(Node::Object(root)) => root,
         Some(_) => return Err(Refused::NoObject("it".to_owned())),
-        None => return Ok(Added::Text(begun(text, group, name, value))),
+        None => return Ok(Edited::Text(begun(text, group, name, value))),
     };
     let style = Style::of(text, &root);
     let pieces = match root.get(group)? {
@@ -61,13 +63,43 @@ pub(super) fn add(text: &str, group: &str, name: &str, value: &Value) -> Result<
             style.member(text, &root, group, &Value::Object(inner))
         }
         Some(Node::Object(servers)) => match servers.get(name)? {
-            Some(found) if found.value() == *value => return Ok(Added::Same),
+            Some(found) if found.value() == *value => return Ok(Edited::Same),
             Some(_) => return Err(Refused::Differs(name.to_owned())),
             None => style.member(text, servers, name, value),
         },
         Some(_) => return Err(Refused::NoObject(format!("\"{group}\""))),
     };
-    Ok(Added::Text(with(text, &pieces)))
+    Ok(Edited::Text(with(text, &pieces)))
+}
+
+/// Removes what is under `name` in the object that the text has under `group`.
+pub(super) fn remove(text: &str, group: &str, name: &str) -> Result<Edited, Refused> {
+    let root = match Parser::new(text)?.document()? {
+        Some(Node::Object(root)) => root,
+        Some(_) => return Err(Refused::NoObject("it".to_owned())),
+        None => return Ok(Edited::Same),
+    };
+    let servers = match root.get(group)? {
+        None => return Ok(Edited::Same),
+        Some(Node::Object(servers)) => servers,
+        Some(_) => return Err(Refused::NoObject(format!("\"{group}\""))),
+    };
+    if servers.get(name)?.is_none() {
+        return Ok(Edited::Same);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for cut in servers.cuts(text, name) {
+        out.push_str(&text[done..cut.start]);
+        done = cut.end;
+    }
+    out.push_str(&text[done..]);
+    Ok(Edited::Text(out))
+}
+
+/// Returns what a text says, if it can be understood.
+pub(super) fn read(text: &str) -> Option<Value> {
+    Parser::new(text).ok()?.document().ok()?.map(|node| node.value())
 }
 
 /// Returns a value as people write it: members on lines of their own, lists on one.
@@ -200,6 +232,8 @@ struct Member {
     // From the start of its name to the end of its value.
     start: usize,
     end: usize,
+    // Where the comma after it is, if there is one.
+    comma: Option<usize>,
     value: Node,
 }
 
@@ -211,6 +245,35 @@ impl Object {
             (one, None) => Ok(one.map(|member| &member.value)),
             (_, Some(_)) => Err(Refused::Twice(name.to_owned())),
         }
+    }
+}
+
+impl Object {
+    /// Returns what to cut out of the text so that a member is gone: all of its lines if nothing else is on them, and the
+    /// comma that would be one too many.
+    fn cuts(&self, text: &str, name: &str) -> Vec<Range<usize>> {
+        let Some(at) = self.members.iter().position(|member| member.name == name) else {
+            return Vec::new();
+        };
+        let member = &self.members[at];
+        // A comment between the two stays.
+        let (end, comma) = match member.comma {
+            Some(comma) if text[member.end..comma].trim().is_empty() => (comma + 1, None),
+            other => (member.end, other),
+        };
+        let rest = &text[end..];
+        let line = rest.find('\n').map_or(rest, |newline| &rest[..=newline]);
+        let own = match indent_at(text, member.start) {
+            Some(indent) if line.ends_with('\n') && line.trim().is_empty() => {
+                member.start - indent.len()..end + line.len()
+            }
+            // Something else is on its lines.
+            _ => member.start..end,
+        };
+        let previous = at.checked_sub(1).and_then(|before| self.members[before].comma);
+        let previous = previous.filter(|_| member.comma.is_none());
+        let one = |comma: usize| comma..comma + 1;
+        previous.map(one).into_iter().chain([own]).chain(comma.map(one)).collect()
     }
 }
 
@@ -338,10 +401,11 @@ impl<'a> Parser<'a> {
             self.blanks()?;
             let value = self.value(depth + 1)?;
             let end = self.at;
-            object.members.push(Member { name, start, end, value });
             self.comment = None;
             self.blanks()?;
             object.trailing_comma = self.take(b',');
+            let comma = object.trailing_comma.then(|| self.at - 1);
+            object.members.push(Member { name, start, end, comma, value });
             object.last = if object.trailing_comma { self.at } else { self.comment.unwrap_or(end) };
         }
     }

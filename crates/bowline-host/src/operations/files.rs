@@ -290,8 +290,11 @@ async fn ask_to_write(
         let (its_path, its_content) = (path.clone(), content.clone());
         let (back, outcome) = blocking(move || {
             let outcome = cleared.map_err(|failure| operating.fail(failure)).and_then(|cleared| {
-                let agreed =
-                    if cleared.is_bound() { Agreed::Shown(&preview) } else { Agreed::Path(&preview.path) };
+                let agreed = match &cleared {
+                    Cleared::Person { text: Some(text), .. } => Agreed::Edited(&preview, text),
+                    cleared if cleared.is_bound() => Agreed::Shown(&preview),
+                    _ => Agreed::Path(&preview.path),
+                };
                 finish_write(&mut operating, &its_path, &its_content, agreed)
             });
             (operating, outcome)
@@ -423,6 +426,7 @@ mod tests {
             protection: None,
             drops_privileges: false,
             is_unguarded: false,
+            is_edited: false,
             kept: Vec::new(),
         };
         assert_eq!(written_meta(&written), None);

@@ -33,6 +33,8 @@ use crate::http;
 
 /// How long what a server said last is read after it ended.
 const TAIL: Duration = Duration::from_millis(200);
+/// How long a server that has closed its output may take to end, so that how it ended can be told.
+const EXIT: Duration = Duration::from_secs(2);
 /// How long a server may take to end by itself when its input has ended.
 const LEAVE: Duration = Duration::from_millis(500);
 /// How long the end of a connection may take to be told.
@@ -153,7 +155,7 @@ impl Connection {
             }
             how = closed(line) => match (how, process.is_some()) {
                 (Line::Flooded, _) => "it asks without reading what it is answered, so it was cut off".to_owned(),
-                (_, true) => match timeout(TAIL, exit(process)).await {
+                (_, true) => match timeout(EXIT, exit(process)).await {
                     Ok(exit) => said_of(exit),
                     Err(_) => "it closed its output".to_owned(),
                 },
@@ -238,7 +240,7 @@ async fn serve<T: Transport<RoleClient> + 'static>(
             ClientInitializeError::TransportError { .. } | ClientInitializeError::ConnectionClosed(_),
             Some(process),
         ) => {
-            let how = timeout(TAIL, process.exited())
+            let how = timeout(EXIT, process.exited())
                 .await
                 .map_or_else(|_| "it closed its output".to_owned(), said_of);
             Err(Failure::passing(format!("{how} before it was ready")).into())

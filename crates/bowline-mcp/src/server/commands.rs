@@ -17,9 +17,10 @@ use bowline_workspace::terminals::{Asked, Shown, Terminals};
 use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
 
+use super::DeniedTool;
 use super::Place;
 use super::session::{Calling, Session};
-use super::told::{Deed, Done};
+use super::told::{Done, failure as failure_text};
 
 /// A command may take so long, if nothing is said.
 const USUAL_TIMEOUT: Duration = Duration::from_secs(120);
@@ -183,7 +184,7 @@ pub(crate) async fn execute<P: Place>(
     let asked = Asked {
         command: command.to_owned(),
         args,
-        env,
+        env: env.clone(),
         cwd: Some(cwd.as_str().to_owned()),
         output_limit: Some(OUTPUT_LIMIT),
     };
@@ -197,7 +198,8 @@ pub(crate) async fn execute<P: Place>(
             }
             _ => format!("`{label}`"),
         };
-        format!("not started: {}", session.told(Deed::Run, &about, &failure))
+        let tool = DeniedTool::Run { invocation: &parsed, cwd: cwd.as_str(), env: &env };
+        format!("not started: {}", session.told(&tool, &about, &failure))
     })?;
     let mut owned = Owned { session: session.clone(), terminal, is_armed: true };
     if in_background {
@@ -330,7 +332,7 @@ pub(crate) async fn output<P: Place>(session: &Session<P>, fields: Fields<'_>) -
         timeout(wait, terminals.wait(&background.terminal)).await.ok();
     }
     let shown = terminals.output(&background.terminal).await;
-    let shown = shown.map_err(|failure| session.told(Deed::Run, &background.name, &failure))?;
+    let shown = shown.map_err(|failure| failure_text(None, None, &background.name, &failure))?;
     let done = seen(&background, &shown, shown.exit.as_ref().map_or_else(|| "is running".to_owned(), how));
     if shown.exit.is_some() {
         // All of it has been told. What it left running ends with its terminal.

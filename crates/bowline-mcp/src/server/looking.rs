@@ -10,9 +10,10 @@ use bowline_workspace::search::{Case, SearchQuery, SearchResult, Skipped};
 use bowline_workspace::walker::Kind;
 use serde_json::{Value, json};
 
+use super::DeniedTool;
 use super::Place;
 use super::session::Session;
-use super::told::{Deed, Done};
+use super::told::Done;
 
 /// So many entries of a directory are told, and so deep at most.
 const MAX_ENTRIES: u64 = 1000;
@@ -35,7 +36,8 @@ pub(crate) async fn list<P: Place>(session: &Session<P>, fields: Fields<'_>) -> 
     let shown = session.shown(path.as_str());
     let options = ListOptions { depth: depth as usize, max_entries: MAX_ENTRIES, ..ListOptions::default() };
     let listed = session.place.files().list(path.as_str(), options).await;
-    let listing = listed.map_err(|failure| session.told(Deed::Read, shown, &failure))?;
+    let tool = DeniedTool::Read { path: path.as_str() };
+    let listing = listed.map_err(|failure| session.told(&tool, shown, &failure))?;
     Ok(listed_text(shown, &listing))
 }
 
@@ -93,7 +95,10 @@ pub(crate) async fn search<P: Place>(session: &Session<P>, fields: Fields<'_>) -
     let found = found.map_err(|failure| match failure {
         // What is wrong is the pattern or the place.
         Failure::InvalidParams { reason } => reason,
-        failure => session.told(Deed::Read, &within, &failure),
+        failure => {
+            let path = below.as_ref().map_or(session.place.root(), |path| path.as_str());
+            session.told(&DeniedTool::Read { path }, &within, &failure)
+        }
     })?;
     Ok(found_text(session, &found))
 }

@@ -8,9 +8,10 @@ use bowline_state::tooling::view::{Fetched, MAX_LINES, view};
 use bowline_workspace::files::{Files, TextRead};
 use bowline_workspace::workspace::Served;
 
+use super::DeniedTool;
 use super::Place;
 use super::session::Session;
-use super::told::{Deed, Done};
+use super::told::Done;
 
 /// Runs the tool that reads a file.
 pub(crate) async fn read<P: Place>(session: &Session<P>, fields: Fields<'_>) -> Result<Done, String> {
@@ -23,7 +24,8 @@ pub(crate) async fn read<P: Place>(session: &Session<P>, fields: Fields<'_>) -> 
             if matches!(failure, Failure::ResourceNotFound { .. }) {
                 session.knows(|ledger, _| ledger.saw_nothing(path.as_str()));
             }
-            return Err(session.told(Deed::Read, shown, &failure));
+            let tool = DeniedTool::Read { path: path.as_str() };
+            return Err(session.told(&tool, shown, &failure));
         }
     };
     let fetched = Fetched { text: &read.text, whole: read.whole == Some(true) };

@@ -14,10 +14,11 @@ use rmcp::service::{Peer, RoleServer};
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncGuard, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::DeniedTool;
 use super::commands::{self, Book};
 use super::resources::MAX_SUBSCRIBED;
 use super::specs::Does;
-use super::told::{Deed, Done, failure};
+use super::told::{Done, failure};
 use super::{Place, Settings, looking, reading, writing};
 
 /// So many calls of a session are under way at once; others are refused.
@@ -109,8 +110,8 @@ impl<P: Place> Session<P> {
     }
 
     /// Returns a failure as the model reads it.
-    pub(crate) fn told(&self, deed: Deed, about: &str, why: &Failure) -> String {
-        failure(&self.settings.advice, deed, about, why)
+    pub(crate) fn told(&self, tool: &DeniedTool<'_>, about: &str, why: &Failure) -> String {
+        failure(self.settings.advise.as_ref(), Some(tool), about, why)
     }
 
     /// Uses what the model knows of files.

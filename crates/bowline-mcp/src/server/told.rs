@@ -1,12 +1,11 @@
 //! What a call came to, as the model reads it.
 
 use bowline_state::failure::Failure;
-use bowline_state::paths::{Access, LexicalPath, protected};
 use bowline_workspace::approvals::{BY_SETTINGS, NOBODY};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::Value;
 
-use super::Advice;
+use super::{Advise, DeniedTool};
 
 /// What a call came to.
 #[derive(Debug)]
@@ -37,33 +36,19 @@ impl Done {
     }
 }
 
-/// What was being done, to say what could be done about a denial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deed {
-    Read,
-    Write,
-    Run,
-}
-
 /// Returns a failure as a model reads it: what it is about, what happened, what to do.
-pub(crate) fn failure(advice: &Advice, deed: Deed, about: &str, failure: &Failure) -> String {
-    let access = if deed == Deed::Read { Access::Read } else { Access::Write };
-    let path = LexicalPath::parse(format!("/{about}"));
-    let advice = match deed {
-        Deed::Read => &advice.reading,
-        // What a setting allows for all files it does not allow for these.
-        Deed::Write
-            if path.is_ok_and(|path| protected(&path, access).is_some()) && !advice.protected.is_empty() =>
-        {
-            &advice.protected
-        }
-        Deed::Write => &advice.writing,
-        Deed::Run => &advice.running,
-    };
+pub(crate) fn failure(
+    advise: Option<&Advise>,
+    tool: Option<&DeniedTool<'_>>,
+    about: &str,
+    failure: &Failure,
+) -> String {
     match failure {
         // Where a person or a rule said no, nothing is to be done about it.
-        Failure::Denied { why } if !advice.is_empty() && [NOBODY, BY_SETTINGS].contains(&why.as_str()) => {
-            format!("{about}: denied: {why}. {advice}")
+        Failure::Denied { why } if [NOBODY, BY_SETTINGS].contains(&why.as_str()) => {
+            let advice = advise.zip(tool).and_then(|(advise, tool)| advise(tool));
+            let advice = advice.map_or_else(String::new, |advice| format!(". {advice}"));
+            format!("{about}: denied: {why}{advice}")
         }
         Failure::Denied { why } => format!("{about}: denied: {why}"),
         Failure::ResourceNotFound { .. } => {

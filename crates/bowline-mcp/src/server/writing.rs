@@ -16,9 +16,10 @@ use bowline_state::tooling::telling::{conflict, lines_of, plural, small_diff};
 use bowline_workspace::files::{Asker, Files, TextWritten};
 use serde_json::json;
 
+use super::DeniedTool;
 use super::Place;
 use super::session::{Calling, Session};
-use super::told::{Deed, Done};
+use super::told::Done;
 
 /// How often a change is decided anew because the file changed in that moment.
 const ATTEMPTS: usize = 3;
@@ -89,7 +90,8 @@ async fn change<P: Place>(
             // Somebody was faster: what is there now is looked at again.
             Err(conflict @ Failure::Conflict { .. }) => last = Some(conflict),
             Err(failure) => {
-                return Err(format!("nothing was written: {}", session.told(Deed::Write, shown, &failure)));
+                let why = session.told(&DeniedTool::Write { path: key }, shown, &failure);
+                return Err(format!("nothing was written: {why}"));
             }
         }
     }
@@ -107,7 +109,10 @@ async fn current<P: Place>(session: &Session<P>, path: &str, shown: &str) -> Res
         Err(Failure::TooLarge { bytes, .. }) => Err(format!(
             "nothing was written: {shown} has {bytes} bytes, which is too large to be changed so: use a command"
         )),
-        Err(failure) => Err(format!("nothing was written: {}", session.told(Deed::Read, shown, &failure))),
+        Err(failure) => {
+            let why = session.told(&DeniedTool::Read { path }, shown, &failure);
+            Err(format!("nothing was written: {why}"))
+        }
     }
 }
 

@@ -155,7 +155,7 @@ fn an_answer_that_holds_for_longer_makes_rules() {
     let mut seen = String::new();
     for keep in [Keep::Once, Keep::Turn, Keep::Session, Keep::Project, Keep::Always] {
         for choice in [Choice::Allow, Choice::Deny] {
-            let answer = Answer { choice, keep, scope: Vec::new(), reason: None, option: None };
+            let answer = Answer { choice, keep, scope: Vec::new(), reason: None, option: None, text: None };
             for rule in question.rules(&answer, &roots).unwrap() {
                 seen += &format!("{keep:?} {choice:?}: {rule}, {:?}\n", rule.spec().lifetime);
             }
@@ -172,8 +172,14 @@ fn an_answer_that_holds_for_longer_makes_rules() {
         Always Deny: a rule from an answer (deny execute: exactly `cargo test --all`), Always
     "#]].assert_eq(&seen);
     let outside_of_a_turn = Question { holder: Holder { session: "s".to_owned(), turn: None }, ..question };
-    let answer =
-        Answer { choice: Choice::Allow, keep: Keep::Turn, scope: Vec::new(), reason: None, option: None };
+    let answer = Answer {
+        choice: Choice::Allow,
+        keep: Keep::Turn,
+        scope: Vec::new(),
+        reason: None,
+        option: None,
+        text: None,
+    };
     assert!(outside_of_a_turn.rules(&answer, &roots).unwrap().is_empty());
 }
 

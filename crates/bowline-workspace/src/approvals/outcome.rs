@@ -1,5 +1,7 @@
 //! Who let an operation pass, or why it may not be done.
 
+use std::sync::Arc;
+
 use bowline_state::audit::By;
 use bowline_state::failure::Failure;
 use bowline_state::policy::{Effect, Ground, Ruling};
@@ -53,6 +55,8 @@ pub enum Cleared {
         keep: Keep,
         /// Which of the agent's own answers it was, if one was chosen.
         option: Option<PermissionOptionId>,
+        /// What is to be written in place of what the agent wants, if the person changed it.
+        text: Option<Arc<String>>,
     },
 }
 

@@ -29,6 +29,9 @@ const SETUID_SETGID: u32 = 0o6000;
 /// What is said of a write to a file with these bits.
 pub const PRIVILEGES_DROPPED: &str = "the file had setuid or setgid, which the write removed";
 
+const EDITED: &str =
+    "the user changed the text before it was written: read the file again to see what it holds";
+
 const UNGUARDED: &str = "the file system grants no leases here: a program that was writing the file at the same moment may not \
     have been noticed, look at the file if you edited it elsewhere";
 
@@ -49,6 +52,8 @@ pub struct Written {
     pub drops_privileges: bool,
     /// Whether the system cannot tell if another program has the file open for writing.
     pub is_unguarded: bool,
+    /// Whether a person changed the text before it was written.
+    pub is_edited: bool,
     /// Texts that others wrote to the file meanwhile and that could not be merged into it: only the journal has them.
     pub kept: Vec<KeptText>,
 }
@@ -58,6 +63,9 @@ impl Written {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.is_edited {
+            notes.push(EDITED.to_owned());
+        }
         if self.drops_privileges {
             notes.push(PRIVILEGES_DROPPED.to_owned());
         }
@@ -107,6 +115,8 @@ pub enum Agreed<'a> {
     Path(&'a str),
     /// To exactly what was shown.
     Shown(&'a Preview),
+    /// To another text, that a person made of exactly what was shown.
+    Edited(&'a Preview, &'a Arc<String>),
 }
 
 impl Session {
@@ -176,10 +186,18 @@ impl Session {
             self.workspace.save_open(writer, &mut documents, &self.roots, path)?;
             decided = self.decide(path, content, &documents, decided.base)?;
         }
+        let edited = match agreed {
+            Some(Agreed::Edited(_, text)) => Some(text.clone()),
+            _ => None,
+        };
+        let is_edited = edited.is_some();
+        // What the session knows stays what it sent: its next write is merged with what the person made of this one.
+        decided.decision.text = edited.unwrap_or(decided.decision.text);
         let open = documents.find(&decided.admitted);
         // Where no document is open, nobody has to wait for the disk.
         let mut documents = open.map(|open| (documents, open));
-        self.carry_out(writer, decided, documents.as_mut(), origin)
+        let written = self.carry_out(writer, decided, documents.as_mut(), origin)?;
+        Ok(Written { is_edited, ..written })
     }
 
     /// Says what a write would do, and does nothing.
@@ -378,7 +396,17 @@ impl Session {
         let is_change = !held || change.is_some();
         let verdict = (is_change || decision.verdict == Verdict::Merged).then_some(decision.verdict);
         let (drops_privileges, kept) = (mode.is_some(), Vec::new());
-        Ok(Written { path, verdict, change, text, protection, drops_privileges, is_unguarded, kept })
+        Ok(Written {
+            path,
+            verdict,
+            change,
+            text,
+            protection,
+            drops_privileges,
+            is_unguarded,
+            is_edited: false,
+            kept,
+        })
     }
 }
 
@@ -417,7 +445,7 @@ impl Agreed<'_> {
         let path = decided.admitted.canonical();
         Ok(match self {
             Self::Path(agreed) => path == agreed,
-            Self::Shown(shown) => {
+            Self::Shown(shown) | Self::Edited(shown, _) => {
                 (path, decided.admitted.file_id()) == (shown.path.as_str(), shown.file)
                     && *decided.decision.text == *shown.after
                     && decided.before()? == shown.before

@@ -79,7 +79,10 @@ impl App {
             return Vec::new();
         }
         if let Some(asked) = self.questions.front_mut() {
-            let Some(reply) = asked.approval.key(key) else { return Vec::new() };
+            let Some(reply) = asked.approval.key(key) else {
+                let wants_editor = asked.approval.take_wants_editor();
+                return wants_editor.then_some(Action::Edit).into_iter().collect();
+            };
             let (id, remembered) = (asked.id, asked.approval.remembered(&reply));
             self.approved.remember(asked.approval.question(), &reply);
             self.answered = Some((key.code, self.now));

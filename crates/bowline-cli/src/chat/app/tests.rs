@@ -784,7 +784,7 @@ fn what_was_rejected_and_what_holds_from_now_on_stays_in_the_conversation() {
     let approval = Approval::new(asked, Vec::new());
     for keep in [Keep::Once, Keep::Turn, Keep::Session, Keep::Project, Keep::Always] {
         let (choice, scope) = (Choice::Allow, Vec::new());
-        let answer = Answer { choice, keep, scope, reason: None, option: None };
+        let answer = Answer { choice, keep, scope, reason: None, option: None, text: None };
         told.extend(approval.remembered(&Reply::Answered(answer)));
     }
     told.extend(approval.remembered(&Reply::Nobody));

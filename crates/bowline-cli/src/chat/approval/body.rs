@@ -44,8 +44,10 @@ impl Approval {
             let difference = self.differences.get(self.selected).and_then(Option::as_ref);
             let mut lines =
                 difference.map_or_else(Vec::new, |it| detail::difference_lines(it, width, layout));
-            lines.extend(detail::lines(&self.question.items[self.selected], width, layout));
-            self.drawn = Some(Drawn { key, lines });
+            let (own, mut hunks) = detail::lines(&self.question.items[self.selected], width, layout);
+            hunks.iter_mut().for_each(|rows| *rows = rows.start + lines.len()..rows.end + lines.len());
+            lines.extend(own);
+            self.drawn = Some(Drawn { key, lines, hunks });
         }
         self.drawn.as_ref().map_or(&[], |drawn| &drawn.lines)
     }

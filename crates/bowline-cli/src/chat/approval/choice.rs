@@ -86,7 +86,7 @@ impl Keeping {
     /// Returns the answer that holds so long for what is chosen; none if nothing is.
     pub(super) fn reply(&self, keep: Keep) -> Option<Reply> {
         let scope: Vec<Suggestion> = self.chosen().cloned().collect();
-        let answer = Answer { choice: self.choice, keep, scope, reason: None, option: None };
+        let answer = Answer { choice: self.choice, keep, scope, reason: None, option: None, text: None };
         (!answer.scope.is_empty()).then_some(Reply::Answered(answer))
     }
 

@@ -1,5 +1,7 @@
 //! One operation of a question, with all there is to see of it.
 
+use std::ops::Range;
+
 use bowline_state::display;
 use bowline_state::operation::{Command, Target};
 use bowline_state::question::Item;
@@ -19,8 +21,8 @@ const MAX_VARIABLES: usize = 200;
 /// As many bytes of a name.
 const MAX_NAME: usize = 4096;
 
-/// Returns all there is to see of an operation, what is not shown told first.
-pub(super) fn lines(item: &Item, width: u16, layout: Layout) -> Vec<Line<'static>> {
+/// Returns all there is to see of an operation, what is not shown told first; and the rows of each hunk of its change.
+pub(super) fn lines(item: &Item, width: u16, layout: Layout) -> (Vec<Line<'static>>, Vec<Range<usize>>) {
     let cells = usize::from(width.max(2));
     let mut lines = match &item.operation.target {
         Target::Command(command) => command_lines(command, cells),
@@ -44,15 +46,17 @@ pub(super) fn lines(item: &Item, width: u16, layout: Layout) -> Vec<Line<'static
         let before = change.before.as_ref().map(|before| before.as_str());
         diff::draw(before, Some(change.after.as_str()), width, layout)
     });
+    let mut hunks = Vec::new();
     if let Some(change) = change {
         if change.unshown > 0 {
             let text = format!("! {} changed lines are not shown, or not whole", change.unshown);
             let warning = cells::prose(&text, cells).into_iter();
             lines.splice(0..0, warning.map(|row| Line::styled(row, theme::danger())));
         }
+        hunks.extend(change.hunks.iter().map(|rows| rows.start + lines.len()..rows.end + lines.len()));
         lines.extend(change.lines);
     }
-    lines
+    (lines, hunks)
 }
 
 /// Returns what is not as it was approved, above what is asked about now.

@@ -58,6 +58,8 @@ impl Approval {
 
     fn allow(&self, width: u16) -> String {
         match self.question.items.len() {
+            _ if self.is_edited() && width < LEAST_WORDS => "write yours".to_owned(),
+            _ if self.is_edited() => "write your version".to_owned(),
             0 | 1 if width < LEAST_WORDS => "allow".to_owned(),
             0 | 1 => "allow once".to_owned(),
             items if width < LEAST_WORDS => format!("all {items}"),
@@ -79,11 +81,15 @@ impl Approval {
             ("n", "reject", no),
             ("N", "always reject", no && lasts),
         ];
+        let hunk = self.hunk_in_sight().map(|(at, all)| format!("leave out hunk {} of {all}", at + 1));
         let change = self.question.items.get(self.selected).is_some_and(|item| item.change.is_some());
         let is_cut = self.whole || self.view.position().is_some();
         let looks = [
             ("r", "reject, why…", true),
             ("m", "more…", lasts && (yes || no)),
+            ("e", "edit", yes && self.editable().is_some()),
+            ("x", hunk.as_deref().unwrap_or_default(), yes && hunk.is_some()),
+            ("z", "the agent's version", self.is_edited()),
             ("Tab", "next", items > 1),
             ("v", "split", change),
             ("f", if self.whole { "less" } else { "full" }, is_cut && !self.small),

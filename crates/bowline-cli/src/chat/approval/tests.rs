@@ -591,6 +591,9 @@ fn help_names_every_key() {
             N                reject in this project from now on
             r                reject, and tell the agent why
             m                choose what for and how long
+            e                edit the text before it is written
+            x                leave out the first hunk in sight
+            z                back to what the agent wants to write
             Tab, →           the next operation
             ⇧Tab, ←          the one before
             ↑ ↓ j k          a line up, a line down
@@ -599,10 +602,7 @@ fn help_names_every_key() {
             v                unified or side by side
             f                the whole screen, or a part of it
             w                all words and warnings
-            1 … 9            one of the agent's own answers, if any
-            Enter, Esc       nothing: no answer is the default
-            Ctrl-C           cancel the turn
-             any other key: back
+             1–19 of 22 · any other key: back
         "#]],
     );
     assert_eq!(press(&mut approval, "y"), []);
@@ -750,31 +750,31 @@ fn what_is_asked_again_shows_what_changed() {
         &mut approval,
         (60, 24),
         expect![[r#"
-        robot asks again, as this is not what you approved: Edit
-        Asked because no rule covers it
-        ────────────────────────────────────────────────────────────
-        ! the file changed since you approved this:
-        @@ -1,2 +1,3 @@
-        1 1  one
-        2 2  two
-          3 +mine
-        What it would do now:
-        write /w/a
-        @@ -1,3 +1,3 @@
-        1 1  one
-        2   -two
-          2 +TWO
-        3 3  mine
+            robot asks again, as this is not what you approved: Edit
+            Asked because no rule covers it
+            ────────────────────────────────────────────────────────────
+            ! the file changed since you approved this:
+            @@ -1,2 +1,3 @@
+            1 1  one
+            2 2  two
+              3 +mine
+            What it would do now:
+            write /w/a
+            @@ -1,3 +1,3 @@
+            1 1  one
+            2   -two
+              2 +TWO
+            3 3  mine
 
 
 
 
 
-        y allow once  s this session  p this project  n reject
-        N always reject
-        s, p and N hold for the file /w/a
-        r reject, why…  m more…  v split  Ctrl-C cancel  ? help
-    "#]],
+            y allow once  s this session  p this project  n reject
+            N always reject
+            s, p and N hold for the file /w/a
+            r reject, why…  m more…  e edit  v split  Ctrl-C cancel  ?
+        "#]],
     );
     let other = Question { occasion: Occasion::Changed, ..asked("one\ntwo\n", "one\n2\n") };
     let [Some(difference)] = &approved.differences(&other)[..] else { panic!() };
@@ -924,5 +924,71 @@ proptest! {
             }
             buffer(width, height, |frame, area| approval.draw(frame, area, 0));
         }
+    }
+}
+
+/// A write of two hunks that the host does.
+fn two_hunks() -> Question {
+    let before: String = (1..=20).map(|line| format!("line {line}\n")).collect();
+    let after = before.replace("line 2\n", "line two\n").replace("line 18\n", "line eighteen\n");
+    let mut question = question("write /w/a.txt", vec![write("/w/a.txt", Some(&before), &after)]);
+    question.occasion = Occasion::Act;
+    question
+}
+
+fn text_of(reply: Option<Reply>) -> Option<String> {
+    let Some(Reply::Answered(answer)) = reply else { panic!("no answer: {reply:?}") };
+    answer.text.map(|text| text.to_string())
+}
+
+#[test]
+fn a_hunk_is_left_out() {
+    let mut approval = known(two_hunks());
+    let shown = screen(80, 30, |frame, area| approval.draw(frame, area, 0));
+    assert!(shown.contains("x leave out hunk 1 of 2"), "{shown}");
+    assert_eq!(approval.key(key(KeyCode::Char('x'))), None);
+    let shown = screen(80, 30, |frame, area| approval.draw(frame, area, 0));
+    assert!(!shown.contains("line two") && shown.contains("line eighteen"), "{shown}");
+    assert!(shown.contains("y write your version") && shown.contains("z the agent's version"), "{shown}");
+    let text = text_of(approval.key(key(KeyCode::Char('y')))).unwrap();
+    assert!(text.contains("line 2\n") && text.contains("line eighteen\n"), "{text}");
+}
+
+#[test]
+fn the_agents_version_comes_back_and_a_no_has_no_text() {
+    let mut approval = known(two_hunks());
+    buffer(80, 30, |frame, area| approval.draw(frame, area, 0));
+    approval.key(key(KeyCode::Char('x')));
+    approval.key(key(KeyCode::Char('z')));
+    buffer(80, 30, |frame, area| approval.draw(frame, area, 0));
+    assert_eq!(text_of(approval.key(key(KeyCode::Char('y')))), None);
+    approval.key(key(KeyCode::Char('x')));
+    assert_eq!(text_of(approval.key(key(KeyCode::Char('n')))), None);
+}
+
+#[test]
+fn an_editor_changes_what_is_written() {
+    let mut approval = known(two_hunks());
+    assert_eq!(approval.key(key(KeyCode::Char('e'))), None);
+    assert!(approval.take_wants_editor() && !approval.take_wants_editor());
+    assert_eq!(approval.editable().unwrap().suffix, ".txt");
+    approval.edit("mine\n".to_owned());
+    buffer(80, 30, |frame, area| approval.draw(frame, area, 0));
+    assert_eq!(text_of(approval.key(key(KeyCode::Char('s')))).as_deref(), Some("mine\n"));
+}
+
+#[test]
+fn what_the_agent_does_by_itself_cannot_be_edited() {
+    let mut asked = two_hunks();
+    asked.occasion = Occasion::Request;
+    for question in [asked, edit()] {
+        let mut approval = known(question);
+        let shown = screen(80, 30, |frame, area| approval.draw(frame, area, 0));
+        assert!(!shown.contains("leave out") && !shown.contains("e edit"), "{shown}");
+        for code in ['e', 'x', 'z'] {
+            assert_eq!(approval.key(key(KeyCode::Char(code))), None);
+        }
+        assert!(!approval.take_wants_editor() && approval.editable().is_none());
+        assert_eq!(text_of(approval.key(key(KeyCode::Char('y')))), None);
     }
 }

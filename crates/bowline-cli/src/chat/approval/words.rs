@@ -14,7 +14,10 @@ const MAX_ASKED: usize = 300;
 impl Approval {
     /// Returns what is to be remembered of an answer: that something was rejected, and what holds from now on.
     pub(crate) fn remembered(&self, reply: &Reply) -> Option<String> {
-        let Reply::Answered(Answer { choice, keep, reason, .. }) = reply else { return None };
+        let Reply::Answered(Answer { choice, keep, reason, text, .. }) = reply else { return None };
+        if text.is_some() && *keep == Keep::Once {
+            return Some(format!("you changed “{}”", display::line(&self.question.title, MAX_ASKED)));
+        }
         let word = match choice {
             // What comes of it is seen, and a rule that is saved is told when it is.
             Choice::Allow if matches!(keep, Keep::Once | Keep::Project | Keep::Always) => return None,
@@ -80,6 +83,9 @@ pub(super) fn help_lines(width: u16) -> Vec<Line<'static>> {
         ("N", "reject in this project from now on"),
         ("r", "reject, and tell the agent why"),
         ("m", "choose what for and how long"),
+        ("e", "edit the text before it is written"),
+        ("x", "leave out the first hunk in sight"),
+        ("z", "back to what the agent wants to write"),
         ("Tab, →", "the next operation"),
         ("⇧Tab, ←", "the one before"),
         ("↑ ↓ j k", "a line up, a line down"),

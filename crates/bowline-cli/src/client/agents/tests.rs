@@ -18,7 +18,8 @@ fn check(config: Option<&str>, arguments: &[&str], expected: Expect) {
         std::fs::write(&file, config).unwrap();
     }
     let line = Line::parse_from([&["x"], arguments].concat());
-    let found = AgentCommand::of(&line.client, &file, Some(&"/bin".into()));
+    let found = Config::read(directory.path())
+        .and_then(|config| AgentCommand::of(&config.complete(line.client), &config, Some(&"/bin".into())));
     let text = match found {
         Ok(agent) => {
             let own = std::env::current_exe().unwrap().display().to_string();
@@ -28,6 +29,53 @@ fn check(config: Option<&str>, arguments: &[&str], expected: Expect) {
         Err(ending) => format!("{} {ending:?}\n", ending.code()),
     };
     expected.assert_eq(&text.replace(&directory.path().display().to_string(), "$CONFIG"));
+}
+
+#[test]
+fn the_configuration_says_what_the_command_line_leaves_open() {
+    let config = "agent = \"gem\"\napprove = \"edits\"\n[agents.gem]\ncommand = \"gemini --acp\"\n";
+    check(
+        Some(config),
+        &[],
+        expect![[r#"
+        gem: gemini --acp {}
+    "#]],
+    );
+    check(
+        Some(config),
+        &["--agent", "bowline"],
+        expect![[r#"
+        bowline: $SELF agent --mode accept-edits --shell {} own
+    "#]],
+    );
+    check(
+        Some(config),
+        &["--agent", "bowline", "--mode", "full"],
+        expect![[r#"
+        bowline: $SELF agent --mode full --shell {} own
+    "#]],
+    );
+    check(
+        Some(config),
+        &["--agent", "bowline", "--approve", "all"],
+        expect![[r#"
+        bowline: $SELF agent --mode full --shell {} own
+    "#]],
+    );
+    check(
+        Some(config),
+        &["--agent", "bowline", "--read-only"],
+        expect![[r#"
+        bowline: $SELF agent --mode read-only --mode-at-most read-only {} own
+    "#]],
+    );
+    check(
+        Some("approve = \"some\""),
+        &[],
+        expect![[r#"
+        2 Usage("$CONFIG/config.toml:1: unknown variant `some`, expected one of `all`, `edits`, `reads`, `ask`, `none`")
+    "#]],
+    );
 }
 
 #[test]
@@ -198,7 +246,7 @@ fn what_it_does_by_itself_is_no_more_than_it_may() {
 fn the_environment_is_passed_on_as_far_as_it_is_text() {
     use std::os::unix::ffi::OsStringExt as _;
     let client = Line::parse_from(["x", "--agent", "sh -c 'a b'"]).client;
-    let mut agent = AgentCommand::of(&client, Path::new("/no/config.toml"), Some(&"/bin".into())).unwrap();
+    let mut agent = AgentCommand::of(&client, &Config::default(), Some(&"/bin".into())).unwrap();
     agent.env.insert("A".to_owned(), "configured".to_owned());
     let broken = OsString::from_vec(vec![b'x', 0xff]);
     let environment = [("A".into(), "inherited".into()), ("B".into(), "b".into()), ("C".into(), broken)];

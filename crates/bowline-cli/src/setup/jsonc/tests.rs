@@ -13,11 +13,11 @@ fn entry() -> Value {
 
 fn check(text: &str, expected: Expect) {
     let shown = match add(text, "agent_servers", "Bowline", &entry()) {
-        Ok(Added::Text(with)) => {
-            assert_eq!(add(&with, "agent_servers", "Bowline", &entry()), Ok(Added::Same));
+        Ok(Edited::Text(with)) => {
+            assert_eq!(add(&with, "agent_servers", "Bowline", &entry()), Ok(Edited::Same));
             with
         }
-        Ok(Added::Same) => "same".to_owned(),
+        Ok(Edited::Same) => "same".to_owned(),
         Err(refused) => format!("! {refused}"),
     };
     expected.assert_eq(&shown.replace('\r', "␍").replace(BOM, "␟"));
@@ -268,6 +268,52 @@ fn what_cannot_be_understood_is_refused() {
     assert_eq!(add(&" ".repeat(MAX_BYTES + 1), "a", "b", &entry()), Err(Refused::TooLong));
 }
 
+#[test]
+fn a_removal_leaves_the_rest() {
+    let check = |text: &str, expected: Expect| {
+        let shown = match remove(text, "agent_servers", "Bowline") {
+            Ok(Edited::Text(without)) => without,
+            Ok(Edited::Same) => "same".to_owned(),
+            Err(refused) => format!("! {refused}"),
+        };
+        expected.assert_eq(&shown);
+    };
+    check("", expect!["same"]);
+    check("{\"a\": 1}", expect!["same"]);
+    check("{\"agent_servers\": {\"Other\": {}}}", expect!["same"]);
+    check("[]", expect!["! it is no JSON object"]);
+    check(
+        "{\"agent_servers\": {\"Bowline\": 1, \"Bowline\": 2}}",
+        expect![[r#"! "Bowline" is there more than once"#]],
+    );
+    check("{\"agent_servers\": {\"Bowline\": {\"command\": \"b\"}}}", expect![[r#"{"agent_servers": {}}"#]]);
+    check("{\"agent_servers\": {\"a\": 1, \"Bowline\": 2}}", expect![[r#"{"agent_servers": {"a": 1 }}"#]]);
+    check("{\"agent_servers\": {\"Bowline\": 2, \"a\": 1}}", expect![[r#"{"agent_servers": { "a": 1}}"#]]);
+    check(
+        "{\n  // mine\n  \"agent_servers\": {\n    \"a\": {}, // first\n    // ours\n    \"Bowline\": {\n      \"env\": {}\n    }\n  }\n}\n",
+        expect![[r#"
+            {
+              // mine
+              "agent_servers": {
+                "a": {} // first
+                // ours
+              }
+            }
+        "#]],
+    );
+    check(
+        "{\n  \"agent_servers\": {\n    \"Bowline\": {} /* one */, // two\n    \"b\": {},\n  }\n}\n",
+        expect![[r#"
+            {
+              "agent_servers": {
+                 /* one */ // two
+                "b": {},
+              }
+            }
+        "#]],
+    );
+}
+
 /// Returns whether all of `old` is in `new`, in order.
 fn is_all_in(old: &str, new: &str) -> bool {
     let mut rest = new.bytes();
@@ -316,31 +362,44 @@ fn typed() -> impl Strategy<Value = String> {
     })
 }
 
-fn value_of(text: &str) -> Option<Value> {
-    Parser::new(text).ok()?.document().ok()?.map(|node| node.value())
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn no_byte_is_lost_and_only_the_addition_is_new(before in blank(), value in typed(), after in blank()) {
         let text = before + &value + &after;
-        let old = value_of(&text);
+        let old = read(&text);
         prop_assert!(old.is_some(), "{text:?}");
-        if let Ok(Added::Text(new)) = add(&text, "agent_servers", "Bowline", &entry()) {
+        if let Ok(Edited::Text(new)) = add(&text, "agent_servers", "Bowline", &entry()) {
             prop_assert!(is_all_in(&text, &new), "{new}");
             let mut wanted = old.unwrap();
             wanted["agent_servers"]["Bowline"] = entry();
-            prop_assert_eq!(value_of(&new), Some(wanted));
-            prop_assert_eq!(add(&new, "agent_servers", "Bowline", &entry()), Ok(Added::Same));
+            prop_assert_eq!(read(&new), Some(wanted));
+            prop_assert_eq!(add(&new, "agent_servers", "Bowline", &entry()), Ok(Edited::Same));
         }
     }
 
     #[test]
     fn no_text_makes_it_panic(text in "[{}\\[\\],:\"/*\\\\ntru1 \r\n\té\u{feff}-]{0,40}") {
-        if let Ok(Added::Text(new)) = add(&text, "a", "b", &entry()) {
+        if let Ok(Edited::Text(new)) = add(&text, "a", "b", &entry()) {
             prop_assert!(is_all_in(&text, &new));
+        }
+    }
+
+    #[test]
+    fn what_was_added_can_be_removed(before in blank(), value in typed(), after in blank()) {
+        let text = before + &value + &after;
+        let Ok(Edited::Text(with)) = add(&text, "agent_servers", "Bowline", &entry()) else { return Ok(()) };
+        let Ok(Edited::Text(without)) = remove(&with, "agent_servers", "Bowline") else {
+            return Err(TestCaseError::fail(format!("not removed from {with:?}")));
+        };
+        let mut old = read(&text).unwrap_or_default();
+        if old["agent_servers"].is_null() {
+            old["agent_servers"] = json!({});
+        }
+        prop_assert_eq!(read(&without), Some(old), "{:?}", without);
+        for comment in ["note", "/* { , */"] {
+            prop_assert_eq!(text.matches(comment).count(), without.matches(comment).count());
         }
     }
 }

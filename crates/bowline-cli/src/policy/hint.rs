@@ -12,15 +12,34 @@ use bowline_state::policy::{
 use bowline_workspace::approvals::Fallback;
 use bowline_workspace::terminals::looked_at_within;
 
-/// Says what would have allowed all of it, beyond the level that was given.
-pub(super) fn of(host: &Host, operations: &[Operation], session: &str, given: Option<Preset>) -> String {
-    let context = Context { session: session.to_owned(), turn: None, now: Moment(0) };
-    if let Some(flag) = flag(host, operations, &context, given) {
-        return format!("{flag} would allow it");
+/// What would have allowed something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hint {
+    /// A flag.
+    pub(crate) flag: Option<&'static str>,
+    /// The commands that add rules, each quoted; as many as it takes.
+    pub(crate) rules: Option<Vec<String>>,
+}
+
+impl Hint {
+    /// Returns what would have allowed all of it, beyond the level that was given.
+    pub(crate) fn of(host: &Host, operations: &[Operation], session: &str, given: Option<Preset>) -> Self {
+        let context = Context { session: session.to_owned(), turn: None, now: Moment(0) };
+        let flag = flag(host, operations, &context, given);
+        Self { flag, rules: rules(host, operations, &context, given) }
     }
-    match rules(host, operations, &context, given) {
-        Some(rules) => format!("no flag allows it, but {rules}"),
-        None => "no flag and no rule allows it".to_owned(),
+}
+
+impl std::fmt::Display for Hint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.flag, &self.rules) {
+            (Some(flag), _) => write!(f, "{flag} would allow it"),
+            (None, Some(rules)) => {
+                let does = if rules.len() == 1 { "does" } else { "do" };
+                write!(f, "no flag allows it, but {} {does}", rules.join(" and "))
+            }
+            (None, None) => f.write_str("no flag and no rule allows it"),
+        }
     }
 }
 
@@ -46,7 +65,12 @@ fn flag(
 }
 
 /// Returns the rules that would have allowed it all, as the commands that add them.
-fn rules(host: &Host, operations: &[Operation], context: &Context, given: Option<Preset>) -> Option<String> {
+fn rules(
+    host: &Host,
+    operations: &[Operation],
+    context: &Context,
+    given: Option<Preset>,
+) -> Option<Vec<String>> {
     let fallback = given.map_or(Fallback::File, Fallback::Unless);
     let mut policy = host.approvals().policy_with(fallback).ok()?;
     let mut commands: Vec<String> = Vec::new();
@@ -64,8 +88,7 @@ fn rules(host: &Host, operations: &[Operation], context: &Context, given: Option
         commands.push(format!("`{command}`"));
         policy = with_rule;
     }
-    let does = if commands.len() == 1 { "does" } else { "do" };
-    (!commands.is_empty()).then(|| format!("{} {does}", commands.join(" and ")))
+    (!commands.is_empty()).then_some(commands)
 }
 
 fn allows(policy: &Policy, operation: &Operation, context: &Context) -> bool {
@@ -111,7 +134,7 @@ fn command(suggestion: &Suggestion, roots: &[String]) -> Option<String> {
 const MAX_COMMAND: usize = 300;
 
 /// Returns what an entry is about, as rules judge it.
-pub(super) fn operation(host: &Host, entry: &Entry) -> Option<Operation> {
+pub(crate) fn operation(host: &Host, entry: &Entry) -> Option<Operation> {
     let roots = host.workspace().roots();
     let kind = match (&entry.action, &entry.subject) {
         (Action::Read, _) => Kind::Read,
