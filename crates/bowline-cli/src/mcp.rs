@@ -237,7 +237,8 @@ fn advise(arguments: &McpArguments, host: Host) -> Advise {
     Arc::new(move |denied| {
         let operation = operation(&host, denied)?;
         let hint = Hint::of(&host, &[operation], "", given);
-        let flag = hint.flag.map(|flag| format!("by starting the server with `bowline mcp {flag}`"));
+        let command = hint.flag.map(|flag| format!("bowline mcp {flag}"));
+        let flag = command.map(|command| format!("by starting the server with `{command}`"));
         let rule = hint.rules.map(|rules| match &file {
             Some(file) => format!("by a rule in {}", file.display()),
             None => format!("by a rule: {}", rules.join(" and ")),
