@@ -101,7 +101,7 @@ async fn a_write_is_approved_seen_and_undone() {
         3 3  three
         y allow once  s this session  p this project  n reject  N always reject
         s, p and N hold for the file $PROJECT/notes.txt
-        r reject, why…  m more…  v split  Ctrl-C cancel  ? help
+        r reject, why…  m more…  e edit  v split  Ctrl-C cancel  ? help
     "#]]
     .assert_eq(&scene.clean(&question));
     assert_eq!(scene.get("notes.txt"), "one\ntwo\nthree\n");

@@ -179,7 +179,7 @@ fn what_a_command_line_names_and_cannot_be_used_is_wrong_usage() {
         2 policy preset yolo
             bowline: yolo is not one of ask, accept-edits, read-only, full, deny, none
         2 setup ed
-            bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode]; --help tells more
+            bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode, claude-desktop, claude-code, cursor]; --help tells more
         2 completions cmd
             bowline: invalid value 'cmd' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh]; --help tells more
         2 doctor --timeout 0

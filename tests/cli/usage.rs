@@ -130,7 +130,7 @@ fn what_a_run_cannot_be_is_said() {
         setup
           bowline: the following required arguments were not provided: <EDITOR>; --help tells more
         setup ed
-          bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode]; --help tells more
+          bowline: invalid value 'ed' for '<EDITOR>' [possible values: zed, jetbrains, neovim, emacs, vscode, claude-desktop, claude-code, cursor]; --help tells more
         completions
           bowline: the following required arguments were not provided: <SHELL>; --help tells more
         sessions show

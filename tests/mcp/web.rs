@@ -116,6 +116,15 @@ async fn only_who_has_the_secret_and_is_no_page_is_served() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_ended_is_gone() {
+    let scene = Scene::new();
+    let server = scene.listen(&[]).await;
+    let end = post(&server, &session(&server).await, "").replace("POST", "DELETE");
+    assert!(raw(&server, &end).await.1.starts_with("HTTP/1.1 204"));
+    assert!(raw(&server, &end).await.1.starts_with("HTTP/1.1 404"));
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_message_is_told_as_the_protocol_has_it() {
     let scene = Scene::new();
     let server = scene.listen(&[]).await;

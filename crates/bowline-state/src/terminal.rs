@@ -80,13 +80,14 @@ pub struct Limits {
     pub output_default: u64,
     /// How many bytes of output are kept at most, whatever the request says.
     pub output_max: u64,
-    /// How many terminals a session has at the same time.
+    /// How many terminals a session has at the same time. Of those whose commands have ended and that were not released,
+    /// the oldest makes room for a new one.
     pub terminals: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { output_default: 1024 * 1024, output_max: 16 * 1024 * 1024, terminals: 16 }
+        Self { output_default: 1024 * 1024, output_max: 16 * 1024 * 1024, terminals: 64 }
     }
 }
 

@@ -362,10 +362,7 @@ impl Approvals {
                     let deeds = request.deeds.iter().cloned();
                     state.grants.give(&request.holder, request.call.as_deref(), deeds);
                 }
-                if answer.text.is_some() && !question.can_be_edited() {
-                    return Err(Refused::Failed("what is done here cannot be edited".to_owned()));
-                }
-                Ok(Cleared::Person { keep: answer.keep, option: answer.option, text: answer.text })
+                Cleared::by_person(question, answer)
             }
         }
     }

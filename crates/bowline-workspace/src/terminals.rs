@@ -282,7 +282,7 @@ impl LocalTerminals {
     pub async fn start(&self, prepared: Prepared) -> Result<TerminalId, TerminalError> {
         let settings = &self.registry.settings;
         spawn::check_directory(&prepared.directory)?;
-        let id = self.registry.new_id()?;
+        let (number, id) = self.registry.new_id()?;
         let scratch = prepared.confinement.as_ref().map(|_| settings.temporary.join(format!("bowline-{id}")));
         let mut env = prepared.env;
         if let Some(scratch) = &scratch {
@@ -310,7 +310,15 @@ impl LocalTerminals {
 
         let (requests, received) = mpsc::channel(16);
         let (progress, observed) = watch::channel(Progress::default());
-        let unstarted = self.registry.enter(&id, Handle { requests, progress: observed, released: false })?;
+        let ending = self.registry.ending();
+        let gone = async {
+            for mut progress in ending {
+                progress.wait_for(|progress| progress.gone).await.map_or_else(drop, drop);
+            }
+        };
+        self.patiently(gone).await;
+        let unstarted =
+            self.registry.enter(&id, Handle { number, requests, progress: observed, released: false })?;
         let spawned = spawn::spawn(&settings.supervisor, &prepared.directory)
             .map_err(|why| TerminalError::Supervisor(why.to_string()))?;
         let (started, answer) = oneshot::channel();

@@ -22,7 +22,7 @@ use bowline_state::schema::v1::{
 
 use crossterm::event::KeyCode;
 
-use super::approval::{Approval, EditableText};
+use super::approval::Approval;
 use super::changes::Changes;
 use super::completion::Completion;
 use super::conversation::{Conversation, Tone};
@@ -334,20 +334,6 @@ impl App {
             let ready = in_sight && touched.is_none_or(|touched| now.saturating_sub(touched) >= QUIET);
             asked.approval.ready(ready);
             asked.was_ready |= ready;
-        }
-    }
-
-    /// Returns what an agent is asking to write, if the person may change it, and of which question it is.
-    pub(crate) fn editable(&self) -> Option<(QuestionId, EditableText)> {
-        let asked = self.questions.front()?;
-        Some((asked.id, asked.approval.editable()?))
-    }
-
-    /// Takes in what the person made of the text of a question.
-    pub(crate) fn edit(&mut self, question: QuestionId, text: String) {
-        match self.questions.iter_mut().find(|asked| asked.id == question) {
-            Some(asked) => asked.approval.edit(text),
-            None => self.flash("the agent does not ask any more: what you edited was not written"),
         }
     }
 

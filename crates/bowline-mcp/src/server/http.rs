@@ -279,7 +279,12 @@ impl<P: Place> Front<P> {
             }
         }
         let is_json = parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(JSON));
-        let response = self.service.handle(Request::from_parts(parts, Full::new(body.clone()))).await;
+        let is_delete = parts.method == Method::DELETE;
+        let mut response = self.service.handle(Request::from_parts(parts, Full::new(body.clone()))).await;
+        if is_delete && response.status() == StatusCode::ACCEPTED {
+            // It is done by now, and some clients warn of any other success.
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
         if let (Some(opening), Some(id)) = (opening, session_of(response.headers())) {
             opening.opened(&id, events);
         }

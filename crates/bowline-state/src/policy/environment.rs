@@ -39,7 +39,11 @@ const HARMLESS: &[&str] = &[
     "DEBUG",
     "VERBOSE",
 ];
-const HARMLESS_PREFIXES: &[&str] = &["CLICOLOR", "LC_", "GIT_AUTHOR_", "GIT_COMMITTER_"];
+const HARMLESS_PREFIXES: &[&str] = &["CLICOLOR", "LC_", "GIT_AUTHOR_", "GIT_COMMITTER_", "TERM_PROGRAM"];
+
+/// Shells that a system has, and where: to name one is no more than a terminal does.
+const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "fish", "ksh"];
+const SHELL_DIRECTORIES: &[&str] = &["/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
 
 /// Programs that show text and can be named by a variable, and the values that make them do nothing.
 const PAGERS: &[&str] = &["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"];
@@ -159,6 +163,9 @@ pub fn environment(name: &str, value: &str) -> EnvironmentRisk {
     if name == upper && is_harmless(name) {
         return EnvironmentRisk::Harmless;
     }
+    if name == "SHELL" && is_system_shell(value) {
+        return EnvironmentRisk::Harmless;
+    }
     if PAGERS.contains(&upper.as_str()) {
         return if matches!(value, "" | "cat") {
             EnvironmentRisk::Harmless
@@ -169,6 +176,11 @@ pub fn environment(name: &str, value: &str) -> EnvironmentRisk {
     let by_name = RUNS_CODE.iter().find(|(known, _)| *known == upper);
     let by_prefix = || RUNS_CODE_PREFIXES.iter().find(|(prefix, _)| upper.starts_with(prefix));
     by_name.or_else(by_prefix).map_or(EnvironmentRisk::Unknown, |(_, how)| EnvironmentRisk::RunsCode(how))
+}
+
+fn is_system_shell(path: &str) -> bool {
+    path.rsplit_once('/')
+        .is_some_and(|(directory, name)| SHELL_DIRECTORIES.contains(&directory) && SHELLS.contains(&name))
 }
 
 fn is_harmless(name: &str) -> bool {

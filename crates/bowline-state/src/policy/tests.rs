@@ -1653,6 +1653,12 @@ fn variables_are_harmless_unknown_or_run_code() {
         ("npm_config_prefix", "x"),
         ("BASH_ENV", "x"),
         ("NODE_OPTIONS", "x"),
+        ("SHELL", "/bin/bash"),
+        ("SHELL", "/w/bash"),
+        ("SHELL", "bash"),
+        ("SHELL", "/bin/../w/sh"),
+        ("shell", "/bin/sh"),
+        ("TERM_PROGRAM", "x"),
         ("FOO", "1"),
         ("", ""),
     ] {
@@ -1675,6 +1681,12 @@ fn variables_are_harmless_unknown_or_run_code() {
         npm_config_prefix=x: RunsCode("npm reads it as a setting, and some name programs")
         BASH_ENV=x: RunsCode("a shell runs it when it starts")
         NODE_OPTIONS=x: RunsCode("it gives an interpreter options that load code")
+        SHELL=/bin/bash: Harmless
+        SHELL=/w/bash: RunsCode("programs run it as a shell")
+        SHELL=bash: RunsCode("programs run it as a shell")
+        SHELL=/bin/../w/sh: RunsCode("programs run it as a shell")
+        shell=/bin/sh: RunsCode("programs run it as a shell")
+        TERM_PROGRAM=x: Harmless
         FOO=1: Unknown
         =: Unknown
     "#]]

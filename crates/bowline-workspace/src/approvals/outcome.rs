@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bowline_state::audit::By;
 use bowline_state::failure::Failure;
 use bowline_state::policy::{Effect, Ground, Ruling};
-use bowline_state::question::Keep;
+use bowline_state::question::{Answer, Keep, Question};
 use bowline_state::schema::v1::PermissionOptionId;
 
 use super::MAX_WAITING;
@@ -65,6 +65,17 @@ impl Cleared {
     #[must_use]
     pub fn by_rules(ruling: &Ruling) -> Self {
         Self::Rules(by(ruling))
+    }
+
+    /// Returns that a person let it pass.
+    ///
+    /// # Errors
+    /// Says that a text was given where none can be written.
+    pub(super) fn by_person(question: &Question, answer: Answer) -> Result<Self, Refused> {
+        if answer.text.is_some() && !question.can_be_edited() {
+            return Err(Refused::Failed("what is done here cannot be edited".to_owned()));
+        }
+        Ok(Self::Person { keep: answer.keep, option: answer.option, text: answer.text })
     }
 
     /// Returns who it was, as the audit log has it.

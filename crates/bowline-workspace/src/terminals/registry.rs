@@ -38,9 +38,36 @@ struct State {
 /// How a terminal is reached.
 #[derive(Debug)]
 pub(super) struct Handle {
+    /// Those that were created before have smaller ones.
+    pub(super) number: u64,
     pub(super) requests: mpsc::Sender<Request>,
     pub(super) progress: watch::Receiver<Progress>,
     pub(super) released: bool,
+}
+
+impl Handle {
+    /// Says whether nothing runs in it and nobody asks for it any more.
+    fn is_put_away(&self) -> bool {
+        self.released && self.progress.borrow().gone
+    }
+}
+
+impl State {
+    fn is_full(&self, limit: usize) -> bool {
+        // Those that are being released count as long as they run.
+        self.terminals.values().filter(|handle| !handle.is_put_away()).count() >= limit
+    }
+
+    /// Releases the oldest of the terminals in which nothing runs any more: agents forget to. Says whether there was one.
+    fn put_away_oldest(&mut self) -> bool {
+        let ended =
+            self.terminals.values_mut().filter(|handle| !handle.released && handle.progress.borrow().gone);
+        let Some(oldest) = ended.min_by_key(|handle| handle.number) else { return false };
+        oldest.released = true;
+        // A full queue has a release in it, or a request that is answered first; the task ends with the session at last.
+        oldest.requests.try_send(Request::Release).unwrap_or_default();
+        true
+    }
 }
 
 impl Registry {
@@ -52,13 +79,26 @@ impl Registry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an id that nobody can guess.
-    pub(super) fn new_id(&self) -> Result<TerminalId, TerminalError> {
+    /// Returns the number of a new terminal, and an id that nobody can guess.
+    pub(super) fn new_id(&self) -> Result<(u64, TerminalId), TerminalError> {
         let mut random = [0; 8];
         let filled = rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty());
         filled.map_err(|why| TerminalError::Supervisor(why.to_string()))?;
         let number = self.created.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(TerminalId::new(format!("term-{number}-{:016x}", u64::from_ne_bytes(random))))
+        Ok((number, TerminalId::new(format!("term-{number}-{:016x}", u64::from_ne_bytes(random)))))
+    }
+
+    /// Returns the terminals that will make room for a new one in a moment, if there is none: their commands have ended, and
+    /// what these started is about to.
+    pub(super) fn ending(&self) -> Vec<watch::Receiver<Progress>> {
+        let state = self.state();
+        let is_ended = |handle: &&Handle| handle.progress.borrow().exit.is_some();
+        let ended: Vec<&Handle> = state.terminals.values().filter(is_ended).collect();
+        let has_room = !state.is_full(self.settings.limits.terminals);
+        if has_room || ended.iter().any(|handle| handle.progress.borrow().gone) {
+            return Vec::new();
+        }
+        ended.into_iter().map(|handle| handle.progress.clone()).collect()
     }
 
     pub(super) fn enter(
@@ -70,9 +110,9 @@ impl Registry {
         if state.closed {
             return Err(TerminalError::Ended);
         }
-        // Those that are being released count: they still run.
-        if state.terminals.len() >= self.settings.limits.terminals {
-            return Err(TerminalError::TooMany { limit: self.settings.limits.terminals });
+        let limit = self.settings.limits.terminals;
+        if state.is_full(limit) && !state.put_away_oldest() {
+            return Err(TerminalError::TooMany { limit });
         }
         state.terminals.insert(id.clone(), handle);
         Ok(Unstarted { registry: Arc::downgrade(self), id: Some(id.clone()) })

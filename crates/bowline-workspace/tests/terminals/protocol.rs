@@ -104,7 +104,7 @@ async fn what_cannot_be_run_is_refused_with_advice() {
         a name on the way to $ROOT/plain is not a directory"#]]
     .assert_eq(&refused.join("\n"));
     // None of them took a place.
-    let (first, _second) = (lab.start("cat").await, lab.start("cat").await);
+    let (first, _second) = (lab.start("sleep 1000").await, lab.start("sleep 1000").await);
     expect![[r#"
         Other {
             code: -32029,
@@ -119,6 +119,26 @@ async fn what_cannot_be_run_is_refused_with_advice() {
     .assert_debug_eq(&lab.terminals.create(argv(&["true"])).await.unwrap_err());
     lab.terminals.release(&first).await.unwrap();
     lab.run("true").await;
+}
+
+#[tokio::test]
+async fn of_terminals_that_nobody_releases_the_oldest_that_ended_makes_room() {
+    let lab = Lab::with(|settings| settings.limits.terminals = 3);
+    let running = lab.start("sleep 1000").await;
+    let mut ended = Vec::new();
+    for number in 0..10 {
+        let id = lab.start(&format!("echo {number}")).await;
+        lab.wait(&id).await;
+        ended.push(id);
+    }
+    assert_eq!(lab.terminals.output(&running).await.unwrap().exit, None, "what runs is not ended");
+    for (number, id) in ended.iter().enumerate() {
+        let shown = lab.terminals.output(id).await.map(|shown| shown.text).ok();
+        assert_eq!(shown, (number >= 8).then(|| format!("{number}\n")), "of the last two");
+    }
+    let (_second, _third) = (lab.start("sleep 1000").await, lab.start("sleep 1000").await);
+    let refused = lab.refused(argv(&["true"])).await;
+    assert_eq!(refused, "there are 3 terminals, which is the limit: release those that are not needed");
 }
 
 #[tokio::test]

@@ -1,8 +1,11 @@
-//! What is being written: pasted text, and what it could be completed to.
+//! What is being written: pasted text, what it could be completed to, and what was made of an agent's text.
 
 use std::time::Duration;
 
+use bowline_state::question::QuestionId;
+
 use super::{App, Focus};
+use crate::chat::approval::EditableText;
 use crate::chat::command;
 use crate::chat::completion::{Completion, Token};
 use crate::chat::event::Action;
@@ -12,6 +15,20 @@ use crate::chat::input::Typed;
 const FILES_KEPT: Duration = Duration::from_secs(10);
 
 impl App {
+    /// Returns what an agent is asking to write, if the person may change it, and of which question it is.
+    pub(crate) fn editable(&self) -> Option<(QuestionId, EditableText)> {
+        let asked = self.questions.front()?;
+        Some((asked.id, asked.approval.editable()?))
+    }
+
+    /// Takes in what the person made of the text of a question.
+    pub(crate) fn edit(&mut self, question: QuestionId, text: String) {
+        match self.questions.iter_mut().find(|asked| asked.id == question) {
+            Some(asked) => asked.approval.edit(text),
+            None => self.flash("the agent does not ask any more: what you edited was not written"),
+        }
+    }
+
     pub(super) fn paste(&mut self, text: &str) {
         let typing = self.goes_on_typing();
         self.touched = Some(self.now);
