@@ -35,6 +35,17 @@ async fn initialize_is_answered_with_a_version_that_is_spoken_and_all_capabiliti
         assert!(methods.iter().all(|method| method["type"] != "terminal"), "{methods:?}");
         assert_eq!(program.end().await, Some(0));
     }
+    // What is no version is an error, and the next attempt counts.
+    let mut program = scene.start(&[]);
+    for wrong in [json!(-1), json!(1.5), json!("1")] {
+        let error = program.fails("initialize", json!({"protocolVersion": wrong})).await;
+        assert_eq!(error["code"], -32602, "{error}");
+    }
+    let error = program.fails("initialize", json!({"protocolVersion": -1})).await;
+    let why = "protocolVersion is -1: a version is a whole number, 0 or more";
+    assert!(error.to_string().contains(why), "{error}");
+    program.call("initialize", json!({"protocolVersion": u64::MAX})).await;
+    assert_eq!(program.end().await, Some(0));
     let mut program = scene.start(&[]);
     let answer = program.initialize(json!({"auth": {"terminal": true}})).await;
     let methods = answer["authMethods"].as_array().unwrap();

@@ -18,6 +18,7 @@ mod program;
 #[allow(dead_code, reason = "the end-to-end tests use the rest")]
 #[path = "../e2e/programs.rs"]
 mod programs;
+mod quirks;
 mod sessions;
 mod together;
 #[allow(dead_code, reason = "the tests of the host use the rest")]

@@ -148,7 +148,7 @@ fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
             5 created  c d.txt +3  observed
             6 created  e.bin   0 → 2 bytes  observed
 
-        6 changes; take back with bowline undo --change, --turn or --session
+        6 changes; bowline undo takes the last turn back, bowline undo --change 6 one change
         --- 0
         $ bowline diff --turn 1
         diff --git a/a.txt b/a.txt
@@ -193,13 +193,13 @@ fn what_turns_did_is_listed_shown_taken_back_and_done_again() {
             5 created  c d.txt +3  observed, undone
             6 created  e.bin   0 → 2 bytes  observed, undone
 
-        beside the agents: you, or other programs
+        undone and redone with bowline
              7 deleted  e.bin   2 → 0 bytes  takes back 6  WHEN
              8 deleted  c d.txt −3  takes back 5  WHEN
              9 created  b.txt   +1  takes back 4  WHEN
             10 created  a.txt   +3  takes back 3  WHEN
 
-        10 changes; take back with bowline undo --change, --turn or --session
+        10 changes; bowline undo takes the last turn back, bowline undo --change 2 one change
         --- 0
         $ bowline undo --dry-run
         diff --git a/b.txt b/b.txt
@@ -302,7 +302,7 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
                  hunk 3, line 9
                  -h
 
-        1 change; take back with bowline undo --change, --turn or --session
+        1 change; bowline undo takes the last turn back, bowline undo --change 1 one change
         --- 0
         $ bowline diff --hunk 2
         diff --git a/a.txt b/a.txt
@@ -329,7 +329,7 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
           turn 1 · write a.txt: A\nb\nc\nD\nD\ne\nf\ng\n · WHEN (just now)
             1 edited   a.txt +3 −3  call turn1_1, undone in part (hunks 2)
 
-        1 change; take back with bowline undo --change, --turn or --session
+        1 change; bowline undo takes the last turn back, bowline undo --change 1 one change
         --- 0
         $ bowline undo --hunk 2
         --- stderr
@@ -353,11 +353,11 @@ fn hunks_have_numbers_and_are_taken_back_by_them() {
           turn 1 · write a.txt: A\nb\nc\nD\nD\ne\nf\ng\n · WHEN (just now)
             1 edited   a.txt +3 −3  call turn1_1, undone, hunk by hunk
 
-        beside the agents: you, or other programs
+        undone and redone with bowline
             2 edited   a.txt +1 −2  takes back 1 (hunks 2)  WHEN
             3 edited   a.txt +2 −1  takes back 1 (hunks 1, 3)  WHEN
 
-        3 changes; take back with bowline undo --change, --turn or --session
+        3 changes; bowline undo takes the last turn back, bowline undo --change 1 one change
         --- 0
         $ bowline redo
         redone what was undone last, in 1 file
@@ -466,7 +466,7 @@ fn what_is_meant_can_be_said_in_many_ways() {
             3 edited   a.txt +1 −1  call turn1_1
             4 edited   b.txt +1 −1  call turn1_2
 
-        2 changes; take back with bowline undo --change, --turn or --session
+        2 changes; bowline undo takes the last turn back, bowline undo --change 4 one change
         --- 0
         $ bowline changes --file b.txt
         session $SHORT
@@ -477,7 +477,7 @@ fn what_is_meant_can_be_said_in_many_ways() {
           turn 1 · write a.txt: 2 · WHEN (just now)
             4 edited   b.txt +1 −1  call turn1_2
 
-        2 changes; take back with bowline undo --change, --turn or --session
+        2 changes; bowline undo takes the last turn back, bowline undo --change 4 one change
         --- 0
         $ bowline changes --call turn1_1
         --- stderr
@@ -488,14 +488,14 @@ fn what_is_meant_can_be_said_in_many_ways() {
           turn 2 · write a.txt: 3 · WHEN (just now)
             5 edited   a.txt +1 −1  call turn2_1
 
-        1 change; take back with bowline undo --change, --turn or --session
+        1 change; bowline undo takes the last turn back, bowline undo --change 5 one change
         --- 0
         $ bowline changes --change 1
         session $SHORT
           turn 1 · write a.txt: 1 · WHEN (just now)
             1 created  a.txt +1  call turn1_1
 
-        1 change; take back with bowline undo --change, --turn or --session
+        1 change; bowline undo takes the last turn back, bowline undo --change 1 one change
         --- 0
         $ bowline diff --turn
         diff --git a/a.txt b/a.txt
@@ -563,7 +563,7 @@ fn a_directory_below_a_workspace_is_part_of_it() {
           turn 1 · write sub/a.txt: new\n · WHEN (just now)
             1 edited   sub/a.txt +1 −1  call turn1_1
 
-        1 change; take back with bowline undo --change, --turn or --session
+        1 change; bowline undo takes the last turn back, bowline undo --change 1 one change
         --- stderr
         bowline: in the workspace $PROJECT
         --- 0
@@ -571,7 +571,7 @@ fn a_directory_below_a_workspace_is_part_of_it() {
           turn 1 · write sub/a.txt: new\n · WHEN (just now)
             1 edited   sub/a.txt +1 −1  call turn1_1
 
-        1 change; take back with bowline undo --change, --turn or --session
+        1 change; bowline undo takes the last turn back, bowline undo --change 1 one change
         --- stderr
         bowline: in the workspace $PROJECT
         --- 0
@@ -601,7 +601,7 @@ fn what_was_changed_in_another_directory_of_the_session_is_taken_back_too() {
           turn 1 · write $BASE/other/x.txt: new\n · WHEN (just now)
             1 edited   $BASE/other/x.txt +1 −1  call turn1_1
 
-        1 change; take back with bowline undo --change, --turn or --session
+        1 change; bowline undo takes the last turn back, bowline undo --change 1 one change
         --- 0
         $ bowline undo
         undone the last turn (turn 1 of session $SHORT: write $BASE/other/x.txt: new\n), in 1 file
@@ -693,7 +693,9 @@ fn ten_thousand_changes_are_listed_and_a_reader_may_stop_early() {
     let output = scene.output(scene.command(&["changes", "--full"]), "");
     let told = String::from_utf8(output.stdout).unwrap();
     assert_eq!(told.lines().count(), 10_004);
-    assert!(told.ends_with("\n10000 changes; take back with bowline undo --change, --turn or --session\n"));
+    assert!(told.ends_with(
+        "\n10000 changes; bowline undo takes the last turn back, bowline undo --change 10000 one change\n"
+    ));
 
     for arguments in [&["changes", "--full"][..], &["changes", "--json"], &["diff"]] {
         let mut child =
@@ -743,7 +745,7 @@ fn names_that_would_steer_a_terminal_are_shown_harmless() {
             $ /bin/sh -c 'printf x > "$(printf '\''a\033[31mb'\'')"'  call turn1_1
             1 created  a\u{1b}[31mb +1  observed
 
-        1 change; take back with bowline undo --change, --turn or --session
+        1 change; bowline undo takes the last turn back, bowline undo --change 1 one change
         --- 0
         $ bowline diff --stat
          a\u{1b}[31mb | 1 +
@@ -841,7 +843,7 @@ fn a_text_that_only_the_journal_has_is_told_of_listed_printed_and_restored() {
         beside the agents: you, or other programs
             2 edited   a.txt +1 −1  kept, not in the file: bowline restore 2  WHEN
 
-        2 changes; take back with bowline undo --change, --turn or --session
+        2 changes; bowline undo takes the last turn back, bowline undo --change 2 one change
         --- stderr
         bowline: a write of $PROJECT/a.txt was interrupted, and the file was changed since: look at it
         bowline: text saved to $PROJECT/a.txt while it was being replaced could not be merged into it and is only in the journal: `bowline restore 2` puts it into the file, with --print it is shown
@@ -901,7 +903,7 @@ fn a_pruned_change_is_listed_and_its_undo_says_so() {
           turn 2 · write b.txt: two\n · WHEN (just now)
             3 edited   b.txt +1 −1  call turn2_1
 
-        3 changes; take back with bowline undo --change, --turn or --session
+        3 changes; bowline undo takes the last turn back, bowline undo --change 3 one change
         --- 0
         $ bowline diff --stat
          b.txt | 2 +-
@@ -1016,7 +1018,7 @@ fn a_directory_means_the_files_below_it() {
             1 created  src/a      +1  call turn1_1
             2 created  src/deep/b +1  call turn1_2
 
-        2 changes; take back with bowline undo --change, --turn or --session
+        2 changes; bowline undo takes the last turn back, bowline undo --change 2 one change
         --- 0
         $ bowline diff --stat --file src/deep/
          src/deep/b | 1 +

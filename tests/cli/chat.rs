@@ -278,11 +278,11 @@ async fn a_turn_is_taken_back_by_a_command() {
     screen.send("\t").await;
     screen.hides("Takes back what the last turn changed").await;
     screen.send(ENTER).await;
-    screen.shows("undone in new.txt").await;
+    screen.shows("undone: new.txt").await;
     assert!(!scene.has("new.txt"));
     assert_eq!(scene.get("notes.txt"), "two\n");
     screen.say("/undo").await;
-    screen.shows("undone in notes.txt").await;
+    screen.shows("undone: notes.txt").await;
     assert_eq!(scene.get("notes.txt"), "one\n");
     screen.say("/undo").await;
     screen.shows("there is nothing to undo").await;

@@ -207,14 +207,13 @@ fn in_short_what_is_broken_is_told_whole() {
             the offline model does plain commands, and writes nothing by itself
             → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
         ✗ Configuration:
-            $HOME/.config/bowline/config.toml:1: unknown field `agnet`, expected one of `agent`, `model`, `approve`, `agents`
+            $HOME/.config/bowline/config.toml:1: unknown field `agnet`, expected one of `agent`, `model`, `approve`, `ignore-changes`, `agents`
             → repair it: until then neither run, chat nor agent starts
         · Editors: none found that can start Bowline
         · Agents: none found beside Bowline's own
         ✓ This machine: commands can be kept from writing elsewhere, and from the network
 
         Next:
-          bowline chat           talk to Bowline's agent here
           bowline doctor --all   all that was looked at
         --- stderr
         bowline: one thing is broken: see ✗ above

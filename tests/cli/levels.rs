@@ -108,7 +108,7 @@ fn what_is_said_to_allow_something_does() {
         nothing was written: .env: permission denied: no rule allows it, and nobody is there to ask
         ```
         --- stderr
-        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does
+        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does; to change it takes `bowline policy allow write .env` as well
         --- 5
     "#]]
     .assert_eq(&secret);

@@ -8,6 +8,7 @@ mod completions;
 mod doctor;
 mod endings;
 mod levels;
+mod login;
 mod peers;
 mod policy;
 mod program;

@@ -105,7 +105,7 @@ fn rules_are_added_listed_explained_and_forgotten() {
           allow: rule 5, allow fetch: *.docs.rs  (this workspace)
         --- 0
         $ bowline policy explain read .env --json
-        {"workspace":"$PROJECT","preset":"ask","what":".env","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: holds secrets; only a rule that names it allows it"}]}
+        {"workspace":"$PROJECT","preset":"ask","what":".env","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: holds secrets; only a rule that names it allows it"}],"run_and_chat":"ask"}
         --- 0
         $ bowline policy forget cargo test
         forgotten: allow execute: cargo test …  (this workspace)
@@ -413,4 +413,28 @@ fn what_is_empty_is_said_to_be_and_a_host_is_an_address() {
         --- 0
     "#]]
     .assert_eq(&told);
+}
+
+#[test]
+fn an_explanation_names_what_the_configuration_approves() {
+    let scene = Scene::new();
+    scene.put("../home/.config/bowline/config.toml", "approve = \"edits\"\n");
+    expect![[r#"
+        $ bowline policy explain write a.txt
+        asked about: a.txt
+          ask: no rule covers it, and preset ask asks before writes
+        in run and chat: allowed, because of `approve` in your config.toml
+        --- 0
+        $ bowline policy explain read a.txt
+        allowed: a.txt
+          allow: no rule covers it, and preset ask allows reads
+        --- 0
+        $ bowline policy explain write a.txt --json
+        {"workspace":"$PROJECT","preset":"ask","what":"a.txt","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: no rule covers it, and preset ask asks before writes"}],"run_and_chat":"allow"}
+        --- 0
+    "#]].assert_eq(&scene.play(&[
+        &["policy", "explain", "write", "a.txt"],
+        &["policy", "explain", "read", "a.txt"],
+        &["policy", "explain", "write", "a.txt", "--json"],
+    ]));
 }

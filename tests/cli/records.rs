@@ -188,7 +188,7 @@ fn a_long_list_is_cut_and_says_so() {
             20 created  f29 +1  observed
             … and 11 more (--full)
 
-        31 changes; take back with bowline undo --change, --turn or --session
+        31 changes; bowline undo takes the last turn back, bowline undo --change 31 one change
         --- 0
         $ bowline undo
         undone the last turn (turn 1 of session $SHORT: run for i in $(seq 10 40); do echo $i > f$i; done), in 31 files
@@ -286,7 +286,7 @@ fn a_change_that_was_reverted_by_hand_is_shown_as_such() {
             2 edited   a.txt +1 −1  call turn2_1, reverted by hand
             3 created  b.txt +1  call turn2_2, reverted by hand
 
-        3 changes; take back with bowline undo --change, --turn or --session
+        3 changes; bowline undo takes the last turn back, bowline undo --change 3 one change
         --- 0
     "#]]
     .assert_eq(&told);
@@ -361,8 +361,10 @@ fn a_conflict_is_shown_marked_or_forced_and_each_can_be_taken_back() {
             - mine
             before the change:
             + two
-        bowline undo --conflicts markers   puts both into the files, to be edited
-        bowline undo --conflicts force     brings back what was before, and drops what is there now
+
+        run the same command again with one of these instead:
+          --conflicts markers   puts both sides into the files, to be edited
+          --conflicts force     brings back what was before, and drops what is there now
         --- 0
         $ bowline undo --conflicts show --json
         {"workspace":"$PROJECT","what":"the last turn (turn 1 of session $SHORT: replace \"two\" with \"2\" in a.txt)","conflicts":[{"path":"$PROJECT/b.txt","reason":"change 2: it created the file, which was edited since; delete the file if it is not needed","places":[]},{"path":"$PROJECT/a.txt","reason":"change 1: its lines were changed since: conflicting changes in 1 place, first at line 2","places":[{"line":2,"now":"mine\n","after":"2\n","before":"two\n"}]}]}

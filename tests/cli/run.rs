@@ -1,6 +1,6 @@
 //! `bowline run` in pipes: what it prints, asks, changes, and how it ends.
 
-mod asking;
+pub(crate) mod asking;
 pub(crate) mod ending;
 mod found;
 mod limits;
@@ -8,6 +8,7 @@ pub(crate) mod others;
 
 use crate::program::Scene;
 use expect_test::expect;
+use test_support::model_server::{ModelServer, Say};
 
 fn scene() -> Scene {
     let scene = Scene::new();
@@ -116,6 +117,31 @@ fn a_turn_is_told_as_it_happens() {
     assert_eq!(scene.get("new.txt"), "hello\n");
 }
 
+#[tokio::test]
+async fn the_server_of_a_model_is_an_option() {
+    let server = ModelServer::start(vec![Say::text("Hello from the server.")]).await.unwrap();
+    let url = format!("{}/v1", server.url());
+    let told = tokio::task::spawn_blocking(move || {
+        let scene = scene();
+        let model = ["--model", "compatible/test", "--base-url", &url, "--window", "32000"];
+        let mut told = scene.run(&[&["run"], &model[..], &["hello"]].concat());
+        told += &scene.run(&["run", "--base-url", &url, "hello"]);
+        told += &scene.run(&[&["run", "--agent", "cat"], &model[..], &["hello"]].concat());
+        told.replace(&url, "$URL")
+    });
+    expect![[r#"
+        Hello from the server.
+        --- 0
+        --- stderr
+        bowline: the following required arguments were not provided: --model <NAME>; --help tells more
+        --- 2
+        --- stderr
+        bowline: --base-url and --window are for Bowline's own agent: leave out --agent, or tell the other agent in its own way
+        --- 2
+    "#]].assert_eq(&told.await.unwrap());
+    assert_eq!(server.heard().len(), 1, "a window that is given is not asked for");
+}
+
 #[test]
 fn without_a_person_what_no_rule_allows_is_denied() {
     let scene = scene();
@@ -182,7 +208,7 @@ fn without_a_person_what_no_rule_allows_is_denied() {
         nothing was written: .env: permission denied: no rule allows it, and nobody is there to ask
         ```
         --- stderr
-        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does
+        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does; to change it takes `bowline policy allow write .env` as well
         --- 5
     "#]].assert_eq(&scene.run(&["run", "--approve", "all", "write .env: KEY=x"]));
     assert!(!scene.has("new.txt") && !scene.has("made") && !scene.has(".env"));

@@ -767,9 +767,17 @@ fn what_was_added_is_removed_and_the_rest_stays() {
     .assert_eq(&scene.run(&["setup", "zed", "--remove"]));
     expect![[r#"
         --- stderr
-        bowline: Neovim is configured by a program in Lua, which only you can change safely: remove what is above
+        bowline: Neovim is configured by a program in Lua, which only you can change safely: remove what bowline setup neovim prints
         --- 1
     "#]].assert_eq(&last_lines(&scene.run(&["setup", "neovim", "--remove"])));
+    let foreign = r#"{"agent_servers": {"Bowline": {"command": "/usr/bin/other"}}}"#;
+    std::fs::write(&file, foreign).unwrap();
+    expect![[r#"
+        --- stderr
+        bowline: nothing was written to $HOME/.config/zed/settings.json: "Bowline" starts another program: remove it by hand, or name Bowline's entry with --agent-name
+        --- 1
+    "#]].assert_eq(&scene.run(&["setup", "zed", "--remove"]));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), foreign);
     std::fs::write(&file, "{ broken").unwrap();
     expect![[r#"
         --- stderr

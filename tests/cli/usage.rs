@@ -15,6 +15,19 @@ fn check(scene: &Scene, arguments: &[&str], told: &mut String) {
 }
 
 #[test]
+fn without_a_home_variable_the_home_of_the_account_is_used() {
+    let scene = Scene::new();
+    let mut command = scene.command(&["policy", "show"]);
+    command.env_remove("HOME");
+    let told = scene.told(&scene.output(command, ""));
+    let user = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()).to_string();
+    let accounts = std::fs::read_to_string("/etc/passwd").unwrap();
+    let mut accounts = accounts.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let home = accounts.find(|fields| fields[2] == user).unwrap()[5];
+    assert!(told.contains(&format!("\nrules in  {home}/.config/bowline/policy.toml")), "{told}");
+}
+
+#[test]
 fn an_option_that_does_not_exist_is_named() {
     let scene = Scene::new();
     let mut told = String::new();
@@ -226,10 +239,10 @@ async fn help_is_broken_between_words_where_the_terminal_is_narrow() {
         Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no
         such session, 5 denied with nobody to ask, 130 interrupted, 143 terminated.
 
-        Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions),
-        XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors) say where Bowline
-        keeps what is yours; NO_COLOR turns colours off, PAGER shows long lists in a
-        terminal; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
+        Environment: HOME (else your account's home), or XDG_STATE_HOME (journal, audit
+        log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors) say
+        where Bowline keeps what is yours; NO_COLOR turns colours off, PAGER shows long
+        lists in a terminal; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
 
         `bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline
         doctor` says what works here.

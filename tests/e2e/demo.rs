@@ -360,7 +360,7 @@ fn help_says_what_there_is() {
             Exit status: 0 done, 1 failed, 2 wrong usage, 3 took longer than --timeout, 4 no such session, 5 denied with nobody to ask,
             130 interrupted, 143 terminated.
 
-            Environment: HOME, or XDG_STATE_HOME (journal, audit log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors)
+            Environment: HOME (else your account's home), or XDG_STATE_HOME (journal, audit log, sessions), XDG_CONFIG_HOME (rules, agents) and XDG_DATA_HOME (anchors)
             say where Bowline keeps what is yours; NO_COLOR turns colours off, PAGER shows long lists in a terminal; keys such as ANTHROPIC_API_KEY are for `bowline agent`.
 
             `bowline COMMAND --help` has examples. `bowline demo` shows all of it; `bowline doctor` says what works here.

@@ -18,6 +18,7 @@ mod peers;
 mod permissions;
 mod player;
 mod policies;
+mod quirks;
 mod redirecting;
 mod repositories;
 mod sessions;

@@ -236,6 +236,42 @@ async fn gemini_reads_and_writes_through_us() {
     visit.end().await;
 }
 
+/// It reads the file before it creates it, and would give up at an error.
+#[tokio::test]
+async fn gemini_creates_files() {
+    let lab = lab(|_| {});
+    let new = json!({"file_path": lab.path("c.txt"), "content": "new\n"});
+    let script = vec![Say::call("write_file", new), Say::text("I am done.")];
+    let expected = expect![[r#"
+        turn 1 ended: EndTurn
+        says
+          I am done.
+        call Edit Completed: Writing to c.txt
+        question
+          Gemini CLI asks: Writing to c.txt
+            write $BASE/project/c.txt
+            new file, lines: 1
+            @@ -0,0 +1 @@
+            +new
+          Asked because no rule covers it, and preset ask asks before writes
+        journal: wrote $BASE/project/c.txt by $SESSION in turn 1
+        audit: session/start allowed by nobody
+        audit: turn/start allowed by nobody
+        audit: fs/read failed by preset: ask $BASE/project/c.txt
+        audit: permission allowed by person $BASE/project/c.txt
+        audit: fs/read failed by preset: ask $BASE/project/c.txt
+        audit: fs/write allowed by grant $BASE/project/c.txt
+        audit: fs/write allowed by grant $BASE/project/c.txt
+        audit: turn/end allowed by nobody
+        model hears write_file: Successfully overwrote file: $BASE/project/c.txt. Here is the updated code:
+        new
+
+    "#]];
+    let Some((visit, _model)) = gemini(lab, script, expected).await else { return };
+    assert_eq!(visit.lab.get("c.txt").unwrap(), "new\n");
+    visit.end().await;
+}
+
 #[tokio::test]
 async fn gemini_writes_nothing_that_a_person_denies() {
     let lab = lab_with_editor(|_| {});

@@ -131,6 +131,42 @@ fn an_edit_past_the_editor_is_shown_on_its_call_and_can_be_undone() {
 }
 
 #[test]
+fn files_of_other_programs_are_no_part_of_a_turn_and_stay_when_it_is_undone() {
+    let scene = Scene::new();
+    scene.put("a.txt", "one\n");
+    std::fs::create_dir_all(scene.config()).unwrap();
+    std::fs::write(scene.config().join("config.toml"), "ignore-changes = [\"*.orig\"]\n").unwrap();
+    // As fast-agent 0.10.46 keeps its session, and Vim its swap file.
+    let turn = [
+        "mkdir -p .fast-agent/sessions/1; echo '{}' > .fast-agent/sessions/1/session.json",
+        &call(r#""sessionUpdate":"tool_call","title":"Edit","kind":"edit","status":"in_progress""#),
+        "echo two > a.txt; echo one > a.txt.orig; echo swap > .a.txt.swp; echo '{}' >> .fast-agent/sessions/1/session.json",
+        &call(r#""sessionUpdate":"tool_call_update","status":"completed""#),
+        ANSWER,
+    ]
+    .join("\n");
+    let mut editor = Editor::start(&scene, &[], &all(), &turn);
+    let (mut shown, mut is_answered) = (Vec::new(), false);
+    while !is_answered || shown.is_empty() {
+        let heard = editor.hear();
+        is_answered |= heard["id"] == 2;
+        let content = heard["params"]["update"]["content"].as_array().cloned().unwrap_or_default();
+        shown.extend(content.iter().map(|diff| scene.clean(diff["path"].as_str().unwrap())));
+    }
+    assert_eq!(shown, ["$PROJECT/a.txt"]);
+    assert_eq!(editor.leave(), "");
+    let changes = scene.run(&["changes"]);
+    assert!(changes.contains("a.txt") && !changes.contains("session.json"), "{changes}");
+    assert!(!changes.contains(".orig") && !changes.contains(".swp"), "{changes}");
+    let undone = scene.run(&["undo", "--session", "s", "--found"]);
+    assert!(undone.ends_with("--- 0\n"), "{undone}");
+    assert_eq!(scene.get("a.txt"), "one\n");
+    for theirs in [".fast-agent/sessions/1/session.json", "a.txt.orig", ".a.txt.swp"] {
+        assert!(scene.has(theirs), "{theirs}");
+    }
+}
+
+#[test]
 fn an_agent_that_dies_in_its_turn_leaves_its_edits_in_the_journal() {
     let scene = Scene::new();
     scene.put("a.txt", "one\n");

@@ -136,7 +136,7 @@ fn to_undo_a_tools_write_brings_back_what_was_typed_and_it_is_listed_once() {
         session $SHORT
             2 edited   a.txt +1 −1  call turn1_2
 
-        1 change; take back with bowline undo --change, --turn or --session
+        1 change; bowline undo takes the last turn back, bowline undo --change 2 one change
         --- 0
         undone session $SHORT, in 1 file
           a.txt  as it was before

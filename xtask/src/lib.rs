@@ -10,6 +10,7 @@
 pub mod bench;
 pub mod command;
 pub mod eval;
+pub mod matrix;
 pub mod model;
 pub mod peers;
 pub mod steps;

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 use xtask::bench::{self, Bench, Pace};
 use xtask::eval::{self, Evaluation};
+use xtask::matrix::{self, MatrixPlan};
 use xtask::model::{self, Serving};
 use xtask::peers::{self, Extent};
 use xtask::steps::{self, Step};
@@ -69,6 +70,9 @@ enum Chore {
         #[arg(long)]
         release: bool,
     },
+    /// Take every installed agent and client through one script, directly and behind the proxy, and write docs/compatibility.md;
+    /// exits with 1 if something went wrong that is no fault of a peer
+    Matrix(MatrixPlan),
     /// Check licences, sources and known vulnerabilities of the dependencies (installs cargo-deny)
     Deny,
     /// Find changes of the code that no test notices, in bowline-state by default (installs cargo-mutants)
@@ -106,6 +110,7 @@ fn main() -> ExitCode {
             bench::run_bench(&world, bench, pace)
         }
         Chore::Torture { plan, release } => torture::run_torture(&world, &plan, release),
+        Chore::Matrix(plan) => matrix::run_matrix(&world, &plan),
         Chore::Deny => match tools::deny(&world) {
             Ok(summary) => return report(&summary),
             Err(error) => Err(error),

@@ -67,6 +67,15 @@ impl Peer {
         }
     }
 
+    /// Returns the version of the SDK that it is built on.
+    pub fn sdk_version(self) -> &'static str {
+        match self {
+            Self::Rust => "5.0.0",
+            Self::Python => "0.12.1",
+            Self::TypeScript => "2.4.0",
+        }
+    }
+
     /// Returns the command that starts its agent.
     pub fn agent(self, root: &Path) -> Vec<String> {
         self.program(root, "agent")
@@ -163,12 +172,17 @@ pub fn install(world: &World, extent: Extent) -> Vec<Row> {
 pub fn is_there(name: &str, command: &[String]) -> bool {
     let there = match std::env::var(VARIABLE) {
         Ok(installed) => installed.split(',').any(|installed| installed == name),
-        Err(_) => command.iter().filter(|word| word.contains('/')).all(|word| Path::new(word).exists()),
+        Err(_) => are_files(command),
     };
     if !there {
         println!("SKIPPED: the {name} peer is not installed; run `cargo xtask peers`");
     }
     there
+}
+
+/// Returns whether every file that a command names is there.
+pub fn are_files(command: &[String]) -> bool {
+    command.iter().filter(|word| word.contains('/')).all(|word| Path::new(word).exists())
 }
 
 /// Returns what Python must be installed, if there is none that can make the environments.
@@ -292,6 +306,20 @@ mod tests {
 
         fs::write(places.source.join("requirements.txt"), "acp==2\n").unwrap();
         assert!(!is_current(&places, "requirements.txt"), "another version is pinned");
+    }
+
+    #[test]
+    fn the_versions_are_those_that_are_pinned() {
+        let pinned = [
+            include_str!("../../tests/peers/rust/Cargo.toml"),
+            include_str!("../../tests/peers/python/requirements.txt"),
+            include_str!("../../tests/peers/typescript/package.json"),
+        ];
+        let words =
+            ["agent-client-protocol = { version = \"=$\"", "agent-client-protocol==$", "/sdk\": \"$\""];
+        for ((peer, pinned), words) in Peer::ALL.into_iter().zip(pinned).zip(words) {
+            assert!(pinned.contains(&words.replace('$', peer.sdk_version())), "{}", peer.name());
+        }
     }
 
     #[test]

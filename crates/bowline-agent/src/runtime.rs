@@ -360,7 +360,7 @@ impl Runtimes {
     #[must_use]
     pub fn client_files(&self) -> ClientFiles {
         let Inner { client, session, settings, .. } = &*self.inner;
-        ClientFiles::new(client.clone(), session.clone(), Patience::of(settings, client))
+        ClientFiles::new(client.clone(), session.clone(), settings)
     }
 
     /// Returns this machine's engine, opened at the first use.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_state::mode::Mode;
+use bowline_state::quirks::QuirkMode;
 use bowline_workspace::{terminals, workspace};
 
 /// Where an agent keeps what is the user's own. None of it may lie inside a workspace.
@@ -61,6 +62,8 @@ pub struct Settings {
     pub max_requests: u32,
     /// Where relative directories of sessions start from, for clients that send `.`; without it they are refused.
     pub relative_to: Option<PathBuf>,
+    /// Whether known faults of clients are worked around.
+    pub quirks: QuirkMode,
     /// Where lines for people who look for a fault go.
     pub log: Log,
 }
@@ -112,6 +115,7 @@ impl Settings {
             command_timeout: Duration::from_secs(120),
             max_requests: 200,
             relative_to: None,
+            quirks: QuirkMode::On,
             log: Log::nowhere(),
         }
     }

@@ -25,6 +25,7 @@ use tokio::time::timeout;
 use crate::SUPERVISOR;
 use crate::client::config::Config;
 use crate::places::Places;
+use crate::quirks::quirk_mode;
 use crate::records::showing::waits;
 
 /// How long ending all sessions may take after a signal, or after the client is gone.
@@ -101,7 +102,7 @@ enum ToolsArgument {
 
 /// Serves a client on stdin and stdout until it is gone.
 pub(crate) async fn run(mut arguments: AgentArguments) -> Result<ExitCode> {
-    let places = Places::of(|name| std::env::var_os(name))?;
+    let places = Places::of_user()?;
     let keys = keyring(&places);
     if let Some(provider) = &arguments.login {
         login::run(&keys, provider)?;
@@ -189,6 +190,7 @@ fn settings(arguments: AgentArguments, places: &Places) -> Result<Settings> {
         keys: places.config.join("keys.json"),
     };
     let mut settings = Settings::new(places, inheriting);
+    settings.quirks = quirk_mode();
     settings.tools = match arguments.tools {
         ToolsArgument::Transparent => ToolSet::Transparent,
         ToolsArgument::Dual => ToolSet::Dual,

@@ -29,16 +29,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use bowline_state::schema::v1::AuthMethod;
 use clap::Args;
 use crossterm::event::{
     Event as Input, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseEventKind,
 };
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
+use crate::client::login::{LoginAnswer, LoginRequired};
 use crate::client::{ClientArguments, Launch};
 use crate::ending::Ending;
 use crate::places::Places;
+use crate::records::showing::write_stderr;
 use app::App;
 use approval::EditableText;
 use draw::Colours;
@@ -95,11 +99,35 @@ pub(crate) async fn run(arguments: ChatArguments) -> Result<(), Ending> {
                 .to_owned(),
         ));
     }
-    let places = Places::of(|name| std::env::var_os(name))?;
+    let places = Places::of_user()?;
+    let mut asked = arguments.client;
+    let session = match converse(&asked, &places).await {
+        Err(Ending::LoginRequired(wanted)) => {
+            // The screen is closed: the agent's own program may need the terminal, too.
+            let Some(method) = choose_login(&wanted).await? else {
+                return Err(Ending::LoginRequired(wanted));
+            };
+            match &method {
+                AuthMethod::Terminal(method) => wanted.run_in_terminal(method).await?,
+                other => asked.auth = Some(other.id().0.to_string()),
+            }
+            converse(&asked, &places).await?
+        }
+        ended => ended?,
+    };
+    if let Some(session) = session {
+        // What cannot be said is not missed: the sessions can be listed.
+        let command = going_on::command(&asked, &session);
+        writeln!(std::io::stdout(), "To go on with this session: {command}").ok();
+    }
+    Ok(())
+}
+
+/// Opens the screen, talks to the end, and returns the session that was open last, if one can go on with it.
+async fn converse(asked: &ClientArguments, places: &Places) -> Result<Option<String>, Ending> {
     let inbox = Inbox::default();
-    let limit = arguments.client.timeout;
-    let asked = arguments.client.clone();
-    let launch = Launch::open(arguments.client, &places, Arc::new(inbox.clone())).await?;
+    let limit = asked.timeout;
+    let launch = Launch::open(asked.clone(), places, Arc::new(inbox.clone())).await?;
     let mut app =
         App::new(launch.agent.name.clone(), launch.cwd().display().to_string(), short(launch.cwd()));
     app.limit = limit;
@@ -111,13 +139,35 @@ pub(crate) async fn run(arguments: ChatArguments) -> Result<(), Ending> {
     let tty = Tty::take().context("cannot use the terminal")?;
     let (begun, colours, wants_editor) = (Instant::now(), colours(), false);
     let talk = Talk { app, runner, inbox, tty, begun, colours, read_only, wants_editor };
-    let session = talk.talk().await?;
-    if let Some(session) = session {
-        // What cannot be said is not missed: the sessions can be listed.
-        let command = going_on::command(&asked, &session);
-        writeln!(std::io::stdout(), "To go on with this session: {command}").ok();
+    talk.talk().await
+}
+
+/// Asks how to log in to the agent, in the plain terminal; none if the person does not want to.
+async fn choose_login(wanted: &LoginRequired) -> Result<Option<AuthMethod>, Ending> {
+    if wanted.named().is_some() || !wanted.has_methods() {
+        return Ok(wanted.named());
     }
-    Ok(())
+    write_stderr(&wanted.question());
+    loop {
+        write_stderr("Log in how? [a number, or n for not at all] ");
+        let (sender, line) = oneshot::channel();
+        // A thread of its own, so that an interrupt need not wait for it.
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let read = std::io::stdin().read_line(&mut line);
+            sender.send(read.is_ok_and(|read| read > 0).then_some(line)).ok();
+        });
+        let line = tokio::select! {
+            line = line => line.ok().flatten(),
+            _ = tokio::signal::ctrl_c() => return Err(Ending::Interrupted),
+        };
+        let Some(line) = line else { return Ok(None) };
+        match wanted.answer(&line) {
+            Some(LoginAnswer::By(method)) => return Ok(Some(*method)),
+            Some(LoginAnswer::Declined) => return Ok(None),
+            None => {}
+        }
+    }
 }
 
 /// Returns how long nothing is drawn after a drawing that took so long, with what came in before it.
@@ -139,7 +189,7 @@ fn colours() -> Colours {
 
 /// Returns a directory with `~` in place of the home.
 fn short(directory: &std::path::Path) -> String {
-    let home = std::env::var_os("HOME").map(std::path::PathBuf::from).filter(|home| home.is_absolute());
+    let home = std::env::home_dir().filter(|home| home.is_absolute());
     match home.and_then(|home| directory.strip_prefix(home).ok().map(ToOwned::to_owned)) {
         Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
         Some(rest) => format!("~/{}", rest.display()),

@@ -71,7 +71,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), Ending> {
         None => std::env::current_dir().context("the current directory is gone: name another with --cwd")?,
     };
     let mut report = Report::default();
-    let places = Places::of(|name| std::env::var_os(name));
+    let places = Places::of_user();
     report.add(own::versions());
     report.add(own::directories(&places, &cwd));
     if let Ok(places) = &places {
@@ -107,7 +107,9 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<(), Ending> {
         let is_coloured =
             out.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let style = if is_coloured { Style::Coloured } else { Style::Plain };
-        if is_short { report.short(style, &peers.next()) } else { report.text(style) }
+        // First comes what is broken, which says how to repair it.
+        let next = if report.broken() == 0 { peers.next() } else { Vec::new() };
+        if is_short { report.short(style, &next) } else { report.text(style) }
     };
     print(&text)?;
     match report.broken() {

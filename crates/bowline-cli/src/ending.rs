@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::client::login::LoginRequired;
 use crate::records::showing::{safe_lines, write_stderr};
 
 /// Why a command did not do what it was told.
@@ -9,6 +10,8 @@ use crate::records::showing::{safe_lines, write_stderr};
 pub(crate) enum Ending {
     /// Something failed: 1.
     Failed(anyhow::Error),
+    /// The agent wants its user to log in first: 1.
+    LoginRequired(Box<LoginRequired>),
     /// The command line says something that makes no sense: 2.
     Usage(String),
     /// It took longer than was allowed: 3.
@@ -27,7 +30,7 @@ impl Ending {
     /// Returns the number that the program ends with.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::Failed(_) => 1,
+            Self::Failed(_) | Self::LoginRequired(_) => 1,
             Self::Usage(_) => 2,
             Self::TimedOut(_) => 3,
             Self::NoSession(_) => 4,
@@ -47,6 +50,7 @@ impl Ending {
     fn told(&self) -> String {
         let text = match self {
             Self::Failed(error) => format!("{error:#}"),
+            Self::LoginRequired(wanted) => wanted.to_string(),
             Self::Usage(text) | Self::TimedOut(text) | Self::NoSession(text) | Self::Denied(text) => {
                 text.clone()
             }

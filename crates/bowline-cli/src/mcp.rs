@@ -24,6 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::SUPERVISOR;
 use crate::client::arguments::Approve;
+use crate::client::config::Config;
 use crate::client::preset;
 use crate::ending::Ending;
 use crate::places::Places;
@@ -95,7 +96,7 @@ pub(crate) struct McpArguments {
 
 /// Serves the workspace until the client is gone, or a signal says to end.
 pub(crate) async fn run(arguments: McpArguments) -> Result<ExitCode, Ending> {
-    let places = Places::of(|name| std::env::var_os(name))?;
+    let places = Places::of_user()?;
     let desk = Arc::new(Desk::default());
     let host = open(&arguments, &places, desk.clone()).await?;
     let offer = match (arguments.read_only, arguments.no_terminal) {
@@ -187,6 +188,7 @@ async fn open(arguments: &McpArguments, places: &Places, desk: Arc<Desk>) -> Res
     let mut terminals = terminals::Settings::inheriting(supervisor, std::env::vars_os());
     terminals.temporary = std::env::temp_dir();
     let mut settings = Settings::new(terminals);
+    settings.workspace.foreign_files = Config::read(&places.config)?.ignore_changes;
     settings.writes_here_only = true;
     settings.offer.write = !arguments.read_only;
     settings.offer.terminal = !arguments.read_only && !arguments.no_terminal;

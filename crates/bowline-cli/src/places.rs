@@ -1,4 +1,4 @@
-//! Where the user's own things are: the directories of the XDG specification, below `$HOME`.
+//! Where the user's own things are: the directories of the XDG specification, below the user's home.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,16 +17,24 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Returns the places of whoever has this environment.
+    /// Returns the places of the user who runs this program.
     ///
     /// # Errors
     /// Says that there is no home.
-    pub(crate) fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self> {
+    pub(crate) fn of_user() -> Result<Self> {
+        Self::of(|name| std::env::var_os(name), std::env::home_dir())
+    }
+
+    /// Returns the places of a user with this environment; `home` is what `HOME` says, else the home of the account.
+    ///
+    /// # Errors
+    /// Says that there is no home.
+    fn of(variable: impl Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Result<Self> {
         // The specification has relative paths ignored.
         let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = home.filter(|home| home.is_absolute());
         let base = |name: &str, below: &str| {
-            let home = || absolute("HOME").map(|home| home.join(below));
-            let found = absolute(name).or_else(home);
+            let found = absolute(name).or_else(|| home.as_ref().map(|home| home.join(below)));
             let found = found.with_context(|| format!("set HOME or {name} to an absolute path"))?;
             anyhow::Ok(found.join("bowline"))
         };
@@ -42,10 +50,10 @@ impl Places {
 mod tests {
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> String {
+    fn of(home: Option<&str>, variables: &[(&str, &str)]) -> String {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, it)| it.into());
-        match Places::of(variable) {
+        match Places::of(variable, home.map(PathBuf::from)) {
             Ok(Places { state, config, anchors }) => {
                 format!("{} {} {}", state.display(), config.display(), anchors.display())
             }
@@ -56,13 +64,15 @@ mod tests {
     #[test]
     fn places_are_those_of_the_specification() {
         assert_eq!(
-            of(&[("HOME", "/h")]),
+            of(Some("/h"), &[]),
             "/h/.local/state/bowline /h/.config/bowline /h/.local/share/bowline/anchors"
         );
         assert_eq!(
-            of(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s"), ("XDG_CONFIG_HOME", "relative")]),
+            of(Some("/h"), &[("XDG_STATE_HOME", "/s"), ("XDG_CONFIG_HOME", "relative")]),
             "/s/bowline /h/.config/bowline /h/.local/share/bowline/anchors"
         );
-        assert_eq!(of(&[]), "set HOME or XDG_STATE_HOME to an absolute path");
+        for none in [None, Some("relative"), Some("")] {
+            assert_eq!(of(none, &[]), "set HOME or XDG_STATE_HOME to an absolute path");
+        }
     }
 }

@@ -53,7 +53,7 @@ Of all rules that match, the strongest decides: deny before ask before allow. Wh
   ask           reads are allowed, all else is asked about
   accept-edits  reads and writes are allowed, all else is asked about
   read-only     reads are allowed, all else is refused
-  full          everything is allowed; secrets and variables that run code are still asked about
+  full          everything is allowed; secrets and variables that run code are still asked about, unless a rule names them
   deny          everything is refused
 The mode of a session and the options of `bowline run` may be stricter for that session. --approve holds in place of the
 preset, but for read-only and deny: these hold for every session until you change them.
@@ -71,6 +71,7 @@ Examples:
   bowline policy explain read .env
   bowline policy explain execute 'cargo test && git push'
   bowline policy explain execute -- git push origin
+  bowline policy explain execute 'node x.js' --env NODE_OPTIONS=--inspect
   bowline policy explain fetch https://example.org/";
 
 const RULE_EXAMPLES: &str = "\
@@ -81,13 +82,16 @@ KIND is read, write, delete, execute or fetch, or several with commas between th
   for read, write, delete   a glob for files, absolute or from the workspace: src/**, **/*.pem, /etc/hosts
   for execute               the first words of a command: \"cargo test\"; with --exact that command and no other
   for fetch                 a host: example.org, *.example.org, or * for all
+A rule for a command says nothing of variables that the agent sets for it and that make programs run other code. With
+--env a rule speaks of such a variable, whatever the command is.
 
 Examples:
   bowline policy allow execute \"cargo test\"
   bowline policy allow write,delete 'target/**'
   bowline policy deny read '**/*.pem' --always
   bowline policy ask execute \"git push\" --note \"releases are made by hand\"
-  bowline policy allow fetch docs.rs --expires 7d";
+  bowline policy allow fetch docs.rs --expires 7d
+  bowline policy allow execute --env NODE_OPTIONS";
 
 const FORGET_EXAMPLES: &str = "\
 Examples:
@@ -114,6 +118,9 @@ enum Command {
         /// A file, a command or an address
         #[arg(required = true, value_name = "WHAT")]
         what: Vec<String>,
+        /// For execute: a variable that the agent sets for the command; may be given several times
+        #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+        env: Vec<(String, String)>,
         /// Prints one JSON object
         #[arg(long)]
         json: bool,
@@ -158,8 +165,11 @@ struct RuleArguments {
     #[arg(value_name = "KIND", value_parser = kinds)]
     kinds: Kinds,
     /// Which files, commands or hosts
-    #[arg(required = true, value_name = "PATTERN")]
+    #[arg(required_unless_present = "env", value_name = "PATTERN")]
     pattern: Vec<String>,
+    /// For execute: a variable that the agent sets for a command, in place of a pattern
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["pattern", "exact"])]
+    env: Option<String>,
     /// For execute: this command and no other, in place of all that begin so
     #[arg(long)]
     exact: bool,
@@ -206,6 +216,12 @@ enum KindArgument {
     Fetch,
 }
 
+/// Reads a variable with its value.
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write the variable as NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
 /// Reads some kinds, with commas between them.
 fn kinds(text: &str) -> Result<Kinds, String> {
     let kind = |word: &str| {
@@ -222,7 +238,7 @@ pub(crate) fn run(arguments: PolicyArguments) -> Result<(), Ending> {
             let (here, file) = open(&place, Scope::Workspace)?;
             print(&rules::shown(&file, &here, json, Look::of_stdout())?)
         }
-        Command::Explain { kind, what, json, place } => explaining::run(kind, &what, json, &place),
+        Command::Explain { kind, what, env, json, place } => explaining::run(kind, &what, env, json, &place),
         Command::Allow(arguments) => rules::add(&arguments, Effect::Allow),
         Command::Ask(arguments) => rules::add(&arguments, Effect::Ask),
         Command::Deny(arguments) => rules::add(&arguments, Effect::Deny),

@@ -59,7 +59,9 @@ const MAX_TRACED: usize = 64 << 20;
 const EXAMPLES: &str = "\
 An editor starts it in place of the agent, with the agent's own command behind `--`. Everything that the two say to each
 other is passed on as it is: methods that Bowline does not know, extensions, order, cancellations and messages of any
-length. What the agent writes to stderr is passed on too.
+length. What the agent writes to stderr is passed on too. The exception is known faults of agents, which are worked around and
+noted on stderr: gemini reads a file before it creates it and gives up on the editor's error, so a missing file reads as empty.
+BOWLINE_NO_QUIRKS=1 in the environment turns that off.
 
 One thing is added: each session gets an MCP server named `bowline`, whose tools read, write, edit, list and search files
 and run commands through the editor. So an agent that knows nothing of an editor's files sees text that is not saved yet,

@@ -100,7 +100,7 @@ Exit status:
 Environment:
   NO_COLOR                          no colours, if it is set and not empty
   XDG_STATE_HOME, XDG_CONFIG_HOME,
-  XDG_DATA_HOME                     where journal and audit log, rules and agents, and anchors are kept; else below HOME
+  XDG_DATA_HOME                     where journal and audit log, rules and agents, and anchors are kept; else below your home
   ANTHROPIC_API_KEY and others      keys for Bowline's own agent (`bowline doctor` tells which are there)
 
 Examples:
@@ -127,7 +127,7 @@ pub(crate) enum Format {
 
 /// Runs one prompt.
 pub(crate) async fn run(arguments: RunArguments) -> Result<(), Ending> {
-    let places = Places::of(|name| std::env::var_os(name))?;
+    let places = Places::of_user()?;
     let (said, from) = prompt_source::read(&arguments)?;
     let mut signals = Signals::new()?;
     let (output, writing) = Output::begin();
@@ -314,7 +314,16 @@ impl Run {
         launch.reopen = Reopen::Resume;
         let roots = launch.host.workspace().roots().iter().map(|(root, _)| root.to_owned());
         self.front.knows(roots.collect());
-        let client = launch.start().await?;
+        let client = match launch.start().await {
+            Err(Ending::LoginRequired(wanted)) => {
+                let Some(method) = self.front.log_in(&wanted).await else {
+                    return Err(Ending::LoginRequired(wanted));
+                };
+                launch.log_in(&wanted, method).await?;
+                launch.start().await?
+            }
+            started => started?,
+        };
         launch.remember(&client.session);
         Ok((launch, client))
     }

@@ -198,7 +198,7 @@ enum Format {
 
 /// Does it.
 pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), Ending> {
-    let places = Places::of(|name| std::env::var_os(name))?;
+    let places = Places::of_user()?;
     let sessions = Sessions::new(&places)?;
     let done = match arguments.command.unwrap_or(Command::List(arguments.list)) {
         Command::List(ListArguments { all, json, place }) => list(&sessions, all, json, &place).await,

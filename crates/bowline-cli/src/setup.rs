@@ -94,11 +94,15 @@ pub(crate) fn run(arguments: SetupArguments) -> Result<(), Ending> {
     let wanted = match arguments.editor.entry(&launch) {
         Some(wanted) => wanted,
         None => {
-            print(&told)?;
             let (editor, what) = (arguments.editor.title(), arguments.editor.language());
-            let does = if arguments.remove { "remove" } else { "add" };
+            let by_hand = if arguments.remove {
+                format!("remove what bowline setup {} prints", arguments.editor.word())
+            } else {
+                print(&told)?;
+                "add what is above".to_owned()
+            };
             let why = anyhow!(
-                "{editor} is configured by a program in {what}, which only you can change safely: {does} what is above"
+                "{editor} is configured by a program in {what}, which only you can change safely: {by_hand}"
             );
             return Err(why.into());
         }
@@ -110,6 +114,12 @@ pub(crate) fn run(arguments: SetupArguments) -> Result<(), Ending> {
     };
     let before = writing::read(&file).map_err(|error| refused(error.to_string()))?;
     let text = before.as_ref().map_or("", |before| before.text.as_str());
+    if arguments.remove && installed::starts_another_program(text, wanted.group, &launch.name) {
+        let name = &launch.name;
+        return Err(refused(format!(
+            "\"{name}\" starts another program: remove it by hand, or name Bowline's entry with --agent-name"
+        )));
+    }
     let edited = match arguments.remove {
         true => jsonc::remove(text, wanted.group, &launch.name),
         false => jsonc::add(text, wanted.group, &launch.name, &wanted.value),

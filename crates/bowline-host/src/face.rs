@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bowline_state::audit::{Action, Decision, Entry};
 use bowline_state::failure::{Failure, quote};
+use bowline_state::quirks::{PeerRole, Quirk, Workaround};
 use bowline_state::schema::v1::{
     CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
     CreateTerminalRequest, CreateTerminalResponse, Error, InitializeResponse, KillTerminalRequest,
@@ -38,6 +39,8 @@ pub(crate) struct Face {
     // How many sessions are being opened whose ids are not known yet.
     opening: watch::Sender<usize>,
     agent_name: OnceLock<String>,
+    // By which it is told that a missing file is empty.
+    missing_file: OnceLock<&'static Quirk>,
     // Where its tasks run, for whoever lets go of it elsewhere.
     runtime: Handle,
     elicitations: elicitation::Elicitations,
@@ -96,6 +99,7 @@ impl Face {
             sessions: Mutex::default(),
             opening: watch::Sender::new(0),
             agent_name: OnceLock::new(),
+            missing_file: OnceLock::new(),
             runtime: Handle::current(),
             elicitations: elicitation::Elicitations::new(),
         }
@@ -103,6 +107,11 @@ impl Face {
 
     /// Notes how the agent calls itself.
     pub(crate) fn met(&self, initialized: &InitializeResponse) {
+        let (mode, agent) = (self.shared.settings.quirks, initialized.agent_info.as_ref());
+        let quirk = Quirk::find(mode, PeerRole::Agent, agent, Workaround::EmptyTextForMissingFile);
+        if let Some(quirk) = quirk {
+            self.missing_file.get_or_init(|| quirk);
+        }
         if let Some(info) = &initialized.agent_info {
             let name = info.title.clone().unwrap_or_else(|| info.name.clone());
             // It is told once.
@@ -258,7 +267,8 @@ impl Client for Face {
         cx: ClientContext,
     ) -> Result<ReadTextFileResponse, Error> {
         let id = request.session_id.clone();
-        self.serve(Action::Read, &id, |held| files::read(held, self.agent_name(), request, cx)).await
+        let quirk = self.missing_file.get().copied();
+        self.serve(Action::Read, &id, |held| files::read(held, self.agent_name(), quirk, request, cx)).await
     }
 
     async fn write_text_file(

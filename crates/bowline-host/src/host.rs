@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use bowline_state::capabilities;
 use bowline_state::policy::{Preset, Rule};
+use bowline_state::quirks::QuirkMode;
 use bowline_state::schema::v1::{
-    BooleanConfigOptionCapabilities, ClientCapabilities, ClientSessionCapabilities, CompactionCapabilities,
-    ElicitationCapabilities, ElicitationFormCapabilities, ElicitationUrlCapabilities, FileSystemCapabilities,
-    Implementation, InitializeRequest, NoticeCapabilities, SessionConfigOptionsCapabilities, SessionId,
+    AuthCapabilities, BooleanConfigOptionCapabilities, ClientCapabilities, ClientSessionCapabilities,
+    CompactionCapabilities, ElicitationCapabilities, ElicitationFormCapabilities, ElicitationUrlCapabilities,
+    FileSystemCapabilities, Implementation, InitializeRequest, NoticeCapabilities,
+    SessionConfigOptionsCapabilities, SessionId,
 };
-use bowline_wire::{LastWords, Limits, Tap, connect_client, connect_client_tapped, spawn_agent_tapped};
+use bowline_wire::{
+    HeadReader, LastWords, Limits, Tap, connect_client, connect_client_tapped, spawn_agent_tapped,
+};
 use bowline_workspace::approvals::{Approvals, Fallback, Rulebook};
 use bowline_workspace::audit::{self, AuditLog};
 use bowline_workspace::policy::PolicyFile;
@@ -67,11 +71,13 @@ pub struct Offer {
     pub terminal: bool,
     /// Forms and pages for the person.
     pub elicitation: bool,
+    /// Running the agent's program in a terminal of the person's, to log in. The program that embeds the host does that.
+    pub terminal_login: bool,
 }
 
 impl Default for Offer {
     fn default() -> Self {
-        Self { read: true, write: true, terminal: true, elicitation: true }
+        Self { read: true, write: true, terminal: true, elicitation: true, terminal_login: false }
     }
 }
 
@@ -88,6 +94,7 @@ impl Offer {
         let mut capabilities = ClientCapabilities::new()
             .fs(files)
             .terminal(self.terminal)
+            .auth(AuthCapabilities::new().terminal(self.terminal_login))
             .session(session)
             .meta(capabilities::decides_meta());
         if self.elicitation {
@@ -132,6 +139,8 @@ pub struct Settings {
     pub tap: Option<Arc<dyn Tap>>,
     /// How long an agent may take to answer `initialize`, if there is a limit.
     pub greeting: Option<Duration>,
+    /// Whether known faults of agents are worked around.
+    pub quirks: QuirkMode,
 }
 
 impl Settings {
@@ -152,6 +161,7 @@ impl Settings {
             limits: Limits::DEFAULT,
             tap: None,
             greeting: None,
+            quirks: QuirkMode::On,
         }
     }
 }
@@ -354,7 +364,7 @@ impl Host {
         let supervisor = &settings.terminals.supervisor;
         let (companion, streams, writer) = Companion::start_piped(supervisor, program).await?;
         let face = Arc::new(Face::new(self.shared.clone()));
-        let reader = streams.talk;
+        let (reader, stdout) = HeadReader::of(streams.talk);
         let (agent, serving) = match &settings.tap {
             None => {
                 let (agent, serving) = connect_client(face.clone(), reader, writer, settings.limits);
@@ -367,7 +377,7 @@ impl Host {
             }
         };
         let stderr = LastWords::of(streams.errors);
-        let supervised = Supervised { companion, agent: agent.clone(), serving, stderr };
+        let supervised = Supervised { companion, agent: agent.clone(), serving, stderr, stdout };
         let process = Process::Supervised(Box::new(supervised));
         Connection::open(self.clone(), face, agent, Some(process), None).await
     }

@@ -30,4 +30,5 @@ pub use error::HostError;
 pub use front_end::{Event, FrontEnd, Quiet};
 pub use host::{Host, Offer, Places, Settings};
 pub use local::{Act, Found, Judged, LocalSession};
+pub use operations::permission::{NO_ALLOW_OPTION, ONLY_ALLOW_ALWAYS};
 pub use session::{Session, TurnEnd};

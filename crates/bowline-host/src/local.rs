@@ -154,8 +154,13 @@ impl LocalSession {
     {
         let cancel = CancelSignal::new();
         let agent = self.inner.agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let asking =
-            Asking { agent, call: call.map(str::to_owned), cancel: cancel.clone(), arrived: Instant::now() };
+        let asking = Asking {
+            agent,
+            call: call.map(str::to_owned),
+            cancel: cancel.clone(),
+            arrived: Instant::now(),
+            missing_file: None,
+        };
         Finishing { operation: Some(Box::pin(act(self.inner.held.clone(), asking))), cancel }
     }
 }

@@ -9,6 +9,7 @@ use bowline_state::audit::{Action, Decision, Entry, Subject};
 use bowline_state::changes::{ChangeId, Moment, Origin};
 use bowline_state::failure::Failure;
 use bowline_state::grants::Holder;
+use bowline_state::quirks::Quirk;
 use bowline_state::schema::v1::{Error, PermissionOptionId};
 use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{Cleared, Refused, Request};
@@ -70,6 +71,8 @@ pub(crate) struct Asking {
     pub(crate) cancel: CancelSignal,
     /// When it was asked for.
     pub(crate) arrived: Instant,
+    /// By which the agent is told that a missing file is empty, if it is.
+    pub(crate) missing_file: Option<&'static Quirk>,
 }
 
 /// One operation of a session on its way, and what is recorded of it.
@@ -83,6 +86,8 @@ pub(crate) struct Operating {
     changed: bool,
     // The agent's own answer that a person chose to say no.
     pub(crate) chosen: Option<PermissionOptionId>,
+    // By which the agent is told that a missing file is empty, if it is.
+    missing_file: Option<&'static Quirk>,
 }
 
 impl Operating {
@@ -91,7 +96,7 @@ impl Operating {
         let holder = held.holder(begun);
         let mut entry = Entry::new(now(), action);
         (entry.session, entry.turn, entry.call) = (Some(holder.session), holder.turn, call);
-        Self { held, begun, entry, started: Instant::now(), changed: false, chosen: None }
+        Self { held, begun, entry, started: Instant::now(), changed: false, chosen: None, missing_file: None }
     }
 
     /// Returns whose it is.
@@ -112,6 +117,12 @@ impl Operating {
     /// Says what it is done to.
     pub(crate) fn on(mut self, subject: Subject) -> Self {
         self.entry.subject = subject;
+        self
+    }
+
+    /// Says by which quirk the agent is told that a missing file is empty.
+    pub(crate) fn with_quirk(mut self, missing_file: Option<&'static Quirk>) -> Self {
+        self.missing_file = missing_file;
         self
     }
 
@@ -163,7 +174,11 @@ impl Operating {
             Failure::Cancelled => Decision::Cancelled,
             _ => Decision::Failed,
         };
-        self.entry.reason = Some(failure.to_string());
+        let answered_by = self.missing_file.filter(|_| matches!(failure, Failure::ResourceNotFound { .. }));
+        self.entry.reason = Some(match answered_by {
+            Some(quirk) => quirk.log_line(&failure.to_string()),
+            None => failure.to_string(),
+        });
         // What fails is told as such, also if it cannot be recorded.
         self.record(decision).err().unwrap_or(failure)
     }

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 
 use bowline_state::terminal::{Exit, signal_name};
-use bowline_wire::{AgentExit, AgentHandle, AgentProcess, Grace, LastWords};
+use bowline_wire::{AgentExit, AgentHandle, AgentProcess, Grace, LastWords, StreamHead};
 use bowline_workspace::terminals::Companion;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -24,6 +24,7 @@ pub(crate) struct Supervised {
     pub(crate) agent: AgentHandle,
     pub(crate) serving: JoinHandle<io::Result<()>>,
     pub(crate) stderr: LastWords,
+    pub(crate) stdout: StreamHead,
 }
 
 impl Process {
@@ -52,7 +53,8 @@ impl Supervised {
         self.companion.end().await;
         self.stderr.settle().await;
         // One that had to be killed was told to end, and says nothing by how it did.
-        AgentExit { status: status.as_ref().map(exit_status), stderr: self.stderr.text() }
+        let status = status.as_ref().map(exit_status);
+        AgentExit { status, stderr: self.stderr.text(), stdout: self.stdout.text() }
     }
 }
 

@@ -180,6 +180,15 @@ async fn a_model_works_on_what_it_has_seen() {
 }
 
 #[tokio::test]
+async fn every_tool_asks_to_be_shown_to_the_model_from_the_beginning() {
+    let lab = Lab::new(Offer::Everything).await;
+    for tool in lab.client.list_all_tools().await.unwrap() {
+        let told = serde_json::to_value(&tool).unwrap();
+        assert_eq!(told["_meta"], serde_json::json!({ "anthropic/alwaysLoad": true }), "{}", tool.name);
+    }
+}
+
+#[tokio::test]
 async fn every_tool_says_what_it_does_to_the_world() {
     let lab = Lab::new(Offer::Everything).await;
     let mut text = String::new();

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bowline_state::failure::Failure;
+use bowline_state::quirks::{Quirk, QuirkMode};
 use bowline_state::relay::{self, Fact, Method, Opened, Side, ToolCallSeen};
 use bowline_state::schema::v1::{
     ClientCapabilities, RequestPermissionResponse, SessionId, SessionNotification,
@@ -25,6 +26,7 @@ use crate::engine::{Engine, EngineSession};
 
 mod diagnosing;
 mod expecting;
+mod missing_file;
 mod observing;
 mod routing;
 pub(crate) mod ruling;
@@ -34,6 +36,7 @@ mod writing;
 
 use diagnosing::Diagnosing;
 use expecting::Expected;
+use missing_file::MissingFiles;
 use observing::Job;
 pub(crate) use serving::unserved;
 pub use sessions::Sessions;
@@ -72,6 +75,8 @@ pub struct Options {
     pub host: bool,
     /// What the agent changed on disk is put back, and sent through the editor.
     pub route: bool,
+    /// Whether known faults of agents are worked around.
+    pub quirks: QuirkMode,
 }
 
 /// The way to the editor for updates of our own, in order with what is held: they go before it.
@@ -102,6 +107,8 @@ pub struct Beside {
     telling: Telling,
     next: Box<dyn Between>,
     editor: Editor,
+    // By which the agent is told that a missing file is empty, if it is.
+    missing_file: Option<&'static Quirk>,
     // Invariant: at most `MAX_SESSIONS`, and `known` has the same.
     sessions: HashMap<SessionId, Session>,
     known: Sessions,
@@ -156,6 +163,8 @@ pub(crate) struct Shared {
     watching: Mutex<Watching>,
     // Likewise.
     diagnosing: Mutex<Diagnosing>,
+    // Likewise.
+    missing: Mutex<MissingFiles>,
     // Whether the editor records what it writes itself.
     records: bool,
 }
@@ -171,6 +180,10 @@ enum Opening {
 impl Shared {
     fn watching(&self) -> MutexGuard<'_, Watching> {
         self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn missing(&self) -> MutexGuard<'_, MissingFiles> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the agent's call that a tool of the added server does something to a file for.
@@ -210,6 +223,7 @@ impl Beside {
             telling,
             next: Box::new(next),
             editor: Editor::default(),
+            missing_file: None,
             sessions: HashMap::new(),
             known,
             expected: Expected::default(),
@@ -225,9 +239,9 @@ impl Beside {
         let place = opened.opening.cwd.to_string_lossy().into_owned();
         let place = Place { asked: place.clone(), own: place };
         let watching = Mutex::new(Watching::new(&opened.session, place));
-        let (id, diagnosing) = (opened.session.clone(), Mutex::default());
+        let (id, diagnosing, missing) = (opened.session.clone(), Mutex::default(), Mutex::default());
         let records = self.editor.records;
-        let shared = Arc::new(Shared { id, engine, watching, diagnosing, records });
+        let shared = Arc::new(Shared { id, engine, watching, diagnosing, missing, records });
         self.known.opened(&shared);
         let (opening, its) = (self.engine.opens(opened), shared.clone());
         tokio::spawn(async move {
@@ -311,19 +325,20 @@ impl Beside {
         }
     }
 
-    fn tool_call(&mut self, seen: &ToolCallSeen, line: &Bytes) {
-        let Some(session) = self.sessions.get_mut(&seen.session) else { return };
-        let Some(notification) = params::<SessionNotification>(line) else { return };
-        let boundary = session.beside.watching().update(&seen.call, &notification);
-        let call = seen.call.clone();
-        if session.jobs.capacity() <= RESERVED {
-            // One of the looks that wait finds it.
-            return;
+    /// Takes in what the agent tells of a call. Returns the message to pass on in its place, if it would replace diffs that
+    /// were shown on the call.
+    fn tool_call(&mut self, seen: &ToolCallSeen, line: &Bytes) -> Option<Vec<u8>> {
+        let session = self.sessions.get_mut(&seen.session)?;
+        let notification = params::<SessionNotification>(line)?;
+        let mut watching = session.beside.watching();
+        let boundary = watching.update(&seen.call, &notification);
+        let kept = watching.keep_shown(&seen.call, line);
+        drop(watching);
+        // Where there is no room, one of the looks that wait finds it.
+        if boundary != Boundary::Within && session.jobs.capacity() > RESERVED {
+            drop(session.jobs.try_send(Job::Look(seen.call.clone())));
         }
-        match boundary {
-            Boundary::Begins | Boundary::Ends => drop(session.jobs.try_send(Job::Look(call))),
-            Boundary::Within => drop(session.jobs.try_send(Job::Again(call, has_content(line)))),
-        }
+        kept
     }
 
     fn closed(&mut self, id: &SessionId) {
@@ -344,6 +359,10 @@ impl Between for Beside {
         let passing = &Passing { from, fact, id, line };
         let decided = match fact {
             Fact::Initialize(capabilities) => return self.initialize(capabilities, passing),
+            Fact::Initialized(_) if from == Side::Agent => {
+                self.met(line);
+                None
+            }
             Fact::Opening(opening) if from == Side::Editor => {
                 self.engine.prepares(opening);
                 self.expected.asked(opening);
@@ -361,8 +380,13 @@ impl Between for Beside {
             Fact::TurnBegins(session) if from == Side::Editor => self.turn_begins(session, passing),
             Fact::TurnEnded(session) if from == Side::Agent => self.turn_ended(session, passing),
             Fact::ToolCall(seen) if from == Side::Agent => {
-                self.tool_call(seen, line);
-                None
+                let kept = self.tool_call(seen, line);
+                return match self.next.look(Passing { from, fact, id, line }) {
+                    Decision::Now(Deed::Pass) => {
+                        kept.map_or(Decision::PASS, |kept| Decision::Now(Deed::Instead(vec![kept])))
+                    }
+                    decided => decided,
+                };
             }
             Fact::Permission(session, _) if from == Side::Agent => self.permission(session, passing),
             Fact::Permitted(session, call) if from == Side::Editor => {
@@ -408,19 +432,6 @@ fn params<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
 
 fn result<T: for<'a> Deserialize<'a>>(line: &[u8]) -> Option<T> {
     serde_json::from_slice::<Answer<T>>(line).ok().map(|message| message.result)
-}
-
-/// Says whether an update has content, which stands in place of what was shown.
-fn has_content(line: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Update {
-        update: Content,
-    }
-    #[derive(Deserialize)]
-    struct Content {
-        content: Option<serde::de::IgnoredAny>,
-    }
-    params::<Update>(line).is_some_and(|update| update.update.content.is_some())
 }
 
 /// Returns why something cannot be judged.

@@ -23,6 +23,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Begins to look at a directory that a session will have.
     fn prepares(&self, opening: &Opening);
 
+    /// Writes a line for people who look for a fault.
+    fn notes(&self, line: &str);
+
     /// Opens the session that the agent has opened. What it is to be told of why it cannot is told elsewhere.
     fn opens(&self, opened: &Opened) -> BoxFuture<Option<Arc<dyn EngineSession>>>;
 }

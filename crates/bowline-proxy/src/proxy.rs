@@ -386,8 +386,20 @@ impl Core {
         has_moved
     }
 
+    /// Writes what the editor is to be told before the next message of the agent is looked at, which may say more of it.
+    fn write_told(&mut self) {
+        while let Some(told) = &mut self.told
+            && let Ok(line) = told.try_recv()
+        {
+            self.ends[EDITOR].output.push_line(line);
+        }
+    }
+
     /// Shows a message that matters to whoever stands between.
     fn look(&mut self, held: Held, fact: &Fact) {
+        if held.from == AGENT {
+            self.write_told();
+        }
         // An answer that was renamed on its way is known to whoever asked by the id it gets back.
         let id = held.renamed.as_ref().filter(|_| held.kind == Kind::Answer).or(held.id.as_ref());
         let passing = Passing { from: side(held.from), fact, id, line: &held.line };

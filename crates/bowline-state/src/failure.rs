@@ -12,6 +12,8 @@ use crate::lines::PastEnd;
 use crate::merge::{ConflictHunk, MAX_HUNKS};
 use crate::paths::{PathFault, Refusal};
 
+pub mod missing_file;
+
 /// The longest text, in bytes, that a message quotes from a peer.
 pub const MAX_QUOTED: usize = 200;
 
@@ -329,6 +331,28 @@ const PAST_END: &str = "past_end";
 const TOO_LARGE: &str = "too_large";
 const NOT_TEXT: &str = "not_text";
 const CONFLICT: &str = "conflict";
+
+/// Returns what an error says, in one safe line. Many peers send a message that JSON-RPC has for the code and put the telling
+/// part into `data`: then that is added.
+#[must_use]
+pub fn error_text(error: &Error) -> String {
+    const BARE: [&str; 7] = [
+        "parse error",
+        "invalid request",
+        "method not found",
+        "invalid params",
+        "internal error",
+        "authentication required",
+        "resource not found",
+    ];
+    let message = error.message.trim().trim_end_matches('.').to_ascii_lowercase();
+    let data = error.data.as_ref().filter(|data| !data.is_null() && BARE.contains(&message.as_str()));
+    let Some(data) = data else { return concise(&error.message) };
+    let named = ["details", "detail", "reason", "message", "error"].map(|name| data.get(name)?.as_str());
+    let text = data.as_str().or_else(|| named.into_iter().flatten().next());
+    let text = text.map_or_else(|| data.to_string(), ToOwned::to_owned);
+    concise(&format!("{}: {text}", error.message.trim()))
+}
 
 /// Returns the text of a failure that is nothing but its text. Other implementations put the telling part into
 /// `data`, so that is added where there is any.

@@ -3,7 +3,7 @@
 //! A [`Policy`] is a list of rules and a preset for what no rule speaks of. [`Policy::judge`] compares an operation with
 //! all of them, and the strongest decides: deny before ask before allow. Some things hold whatever the rules are: a
 //! protected name is only allowed by a rule that names it, a line that cannot be taken apart is never allowed for its first
-//! words, a variable that makes programs run code is always asked about.
+//! words, a variable that makes programs run code is only allowed by a rule that names it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,7 +61,8 @@ pub enum Preset {
     AcceptEdits,
     /// Reads are allowed, all else is refused.
     ReadOnly,
-    /// Everything is allowed: arbitrary code runs. Protected names and variables that run code are still asked about.
+    /// Everything is allowed: arbitrary code runs. Protected names and variables that run code are still asked about, unless
+    /// a rule names them.
     Full,
     /// Everything is refused.
     Deny,

@@ -230,10 +230,13 @@ impl Question {
         operations.filter_map(|operation| suggest(operation, roots).into_iter().next()).collect()
     }
 
-    /// Says whether a yes or a no alone says enough: the agent offers no two of them for this once.
+    /// Returns the number of the agent's own answer that a yes or a no alone selects, where it offers several for this
+    /// once: the first, as [`answer`](crate::permission::answer) does.
     #[must_use]
-    pub fn is_plain(&self, choice: Choice) -> bool {
-        self.offers.iter().filter(|offer| offer.choice == choice && !offer.lasts).count() < 2
+    pub fn default_number(&self, choice: Choice) -> Option<usize> {
+        let mut numbers = (1..).zip(&self.offers).filter(|(_, offer)| offer.choice == choice && !offer.lasts);
+        let (number, _) = numbers.next()?;
+        numbers.next().map(|_| number)
     }
 
     /// Returns the agent's own answers that can be chosen, by their numbers from 1 on.

@@ -16,6 +16,8 @@ use crate::accumulator::{Options, OtherSession, SessionAccumulator, ToolCallView
 use crate::changes::ChangeId;
 use crate::claims::{self, NewText};
 
+mod shown_diffs;
+
 /// So many calls of a turn are known; what else changes is laid to the turn alone.
 const MAX_CALLS: usize = 1024;
 
@@ -145,7 +147,7 @@ pub struct Watching {
     // Those that have ended since the last look.
     fresh: Vec<ToolCallId>,
     // What was shown on calls. Invariant: at most `MAX_REMEMBERED`; each within `MAX_FILES` and `MAX_SHOWN`.
-    shown: HashMap<ToolCallId, Vec<Diff>>,
+    shown: HashMap<ToolCallId, Vec<ShownDiff>>,
 }
 
 impl Watching {
@@ -265,16 +267,16 @@ impl Watching {
         let mut is_new = false;
         for found in found {
             let Some(diff) = self.diff(found) else { continue };
-            if view.content.iter().any(|content| shows(content, found, &diff)) {
+            if diff.is_in(&view.content) {
                 continue;
             }
-            let room = MAX_SHOWN.saturating_sub(shown.iter().map(size).sum());
-            if size(&diff) > room {
+            let room = MAX_SHOWN.saturating_sub(shown.iter().map(ShownDiff::size).sum());
+            if diff.size() > room {
                 continue;
             }
-            match shown.iter().position(|known| known.path == diff.path) {
+            match shown.iter().position(|known| known.own_path == diff.own_path) {
                 // The same file again: from what it was at first to what it is now.
-                Some(at) => shown[at].new_text = diff.new_text,
+                Some(at) => shown[at].diff.new_text = diff.diff.new_text,
                 None if shown.len() < MAX_FILES => shown.push(diff),
                 None => continue,
             }
@@ -287,16 +289,14 @@ impl Watching {
         update
     }
 
-    /// Returns what the editor is told after the agent has told something of a call that ended: if it gave content, that
-    /// stands in place of what was shown.
+    /// Returns a message of the agent about a call with the diffs that were shown on it, behind the content that the message
+    /// gives: that replaces what was there. `None` if the message gives no content, or shows all of them itself.
     #[must_use]
-    pub fn again(&self, call: &ToolCallId, has_content: bool) -> Option<ToolCallUpdate> {
-        let shown = self.shown.get(call).filter(|_| has_content)?;
-        let snapshot = self.accumulator.snapshot();
-        snapshot.tool_call(call).filter(|view| view.is_finished()).map(|view| with(view, shown))
+    pub fn keep_shown(&self, call: &ToolCallId, line: &[u8]) -> Option<Vec<u8>> {
+        shown_diffs::with_diffs(line, self.shown.get(call)?)
     }
 
-    fn diff(&self, found: &Found) -> Option<Diff> {
+    fn diff(&self, found: &Found) -> Option<ShownDiff> {
         if found.before == found.after {
             // What cannot be shown, or only its mode changed.
             return None;
@@ -304,27 +304,40 @@ impl Watching {
         let new = found.after.clone().unwrap_or_default();
         let diff = Diff::new(self.place.named(&found.path), new).old_text(found.before.clone());
         (diff.new_text.len() <= MAX_TEXT && diff.old_text.as_ref().is_none_or(|old| old.len() <= MAX_TEXT))
-            .then_some(diff)
+            .then_some(ShownDiff { own_path: found.path.clone(), diff })
     }
 }
 
-fn size(diff: &Diff) -> usize {
-    diff.new_text.len() + diff.old_text.as_ref().map_or(0, String::len)
+/// A diff that the proxy shows on a call.
+#[derive(Debug)]
+struct ShownDiff {
+    // The file's own name; the diff has the editor's name for it.
+    own_path: String,
+    diff: Diff,
 }
 
-/// Says whether the agent shows a change itself: whole, or the part that changes.
-fn shows(content: &ToolCallContent, found: &Found, diff: &Diff) -> bool {
-    let ToolCallContent::Diff(told) = content else { return false };
-    if told.path != diff.path && told.path.as_os_str() != found.path.as_str() {
-        return false;
+impl ShownDiff {
+    fn size(&self) -> usize {
+        self.diff.new_text.len() + self.diff.old_text.as_ref().map_or(0, String::len)
     }
-    let text = NewText { old: told.old_text.clone(), new: told.new_text.clone() };
-    text.whole(found.before.as_deref()).as_deref() == Some(diff.new_text.as_str())
+
+    /// Says whether the agent shows the change itself: whole, or the part that changes.
+    fn is_in(&self, content: &[ToolCallContent]) -> bool {
+        content.iter().any(|content| {
+            let ToolCallContent::Diff(told) = content else { return false };
+            if told.path != self.diff.path && told.path.as_os_str() != self.own_path.as_str() {
+                return false;
+            }
+            let text = NewText { old: told.old_text.clone(), new: told.new_text.clone() };
+            text.whole(self.diff.old_text.as_deref()).as_deref() == Some(self.diff.new_text.as_str())
+        })
+    }
 }
 
-fn with(view: &ToolCallView, shown: &[Diff]) -> ToolCallUpdate {
+fn with(view: &ToolCallView, shown: &[ShownDiff]) -> ToolCallUpdate {
     let content = view.content.iter().cloned();
-    let content = content.chain(shown.iter().cloned().map(ToolCallContent::Diff)).collect::<Vec<_>>();
+    let shown_too = shown.iter().map(|shown| ToolCallContent::Diff(shown.diff.clone()));
+    let content = content.chain(shown_too).collect::<Vec<_>>();
     let mut meta = Meta::new();
     meta.insert("bowline".to_owned(), json!({ "observed": shown.len() }));
     ToolCallUpdate::new(view.id.clone(), ToolCallUpdateFields::new().content(content)).meta(meta)

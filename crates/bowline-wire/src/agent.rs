@@ -15,6 +15,7 @@ use agent_client_protocol_schema::v1::{
 };
 use bowline_state::capabilities::ClientGate;
 use bowline_state::failure::Failure;
+use bowline_state::quirks::misplaced_client_info;
 use bowline_state::version;
 
 use crate::client_handle::ClientHandle;
@@ -227,13 +228,18 @@ impl<A: Agent> AgentService<A> {
     }
 
     fn initialize(&self, incoming: Incoming<'_>) -> Result<Answer, Unproven> {
-        let request = match read_initialize(incoming.params.checked()?) {
+        let params = incoming.params.checked()?;
+        let mut request = match read_initialize(params) {
             Ok(request) => request,
             Err(failure) => return Ok(refuse(failure)),
         };
+        if request.client_info.is_none() {
+            request.client_info = misplaced_client_info(params.text());
+        }
         if !self.client.open(ClientGate::new(request.client_capabilities.clone())) {
             return Ok(refuse(Failure::InvalidRequest { reason: "initialize comes once".to_owned() }));
         }
+        self.client.meet(request.client_info.clone());
         let agent = Arc::clone(&self.agent);
         let (_, cx) = Context::of(incoming, self.client.clone());
         Ok(answer_with(async move {
@@ -357,14 +363,22 @@ impl<A: Agent> Service for AgentService<A> {
     }
 }
 
-/// Reads the params of `initialize`. A version that does not even fit the schema's number is one that we do not speak,
-/// which is answered with one that we do.
+/// Reads the params of `initialize`. A version that is too large for the schema's number is one that we do not speak, which
+/// is answered with one that we do.
 fn read_initialize(params: Params<'_>) -> Result<InitializeRequest, Failure> {
     let invalid = |error: &serde_json::Error| dispatch::invalid_params(InitializeRequest::METHOD, error);
     methods::decode(params.text()).or_else(|error| {
         let mut value: serde_json::Value = methods::decode(params.text()).map_err(|_| invalid(&error))?;
         match value.get_mut("protocolVersion") {
-            Some(version) if version.is_number() => *version = u16::MAX.into(),
+            Some(version)
+                if version.as_f64().is_some_and(|number| number >= 0.0 && number.fract() == 0.0) =>
+            {
+                *version = u16::MAX.into();
+            }
+            Some(version) if version.is_number() => {
+                let reason = format!("protocolVersion is {version}: a version is a whole number, 0 or more");
+                return Err(Failure::InvalidParams { reason });
+            }
             _ => return Err(invalid(&error)),
         }
         serde_json::from_value(value).map_err(|error| invalid(&error))

@@ -10,7 +10,7 @@ use agent_client_protocol_schema::v1::{
     CancelRequestNotification, Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId,
 };
 use bowline_state::capabilities::NotAdvertised;
-use bowline_state::failure::Failure;
+use bowline_state::failure::{self, Failure};
 use bowline_state::version::UnsupportedVersion;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -23,7 +23,7 @@ use crate::peer::NotSent;
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The other side answered with an error.
-    #[error("{}", .0.message)]
+    #[error("{}", failure::error_text(.0))]
     Refused(Error),
     /// The other side did not say that it offers this, so it was not asked.
     #[error(transparent)]

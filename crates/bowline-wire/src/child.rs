@@ -57,6 +57,8 @@ pub struct AgentExit {
     pub status: Option<ExitStatus>,
     /// The last of what it wrote to stderr.
     pub stderr: String,
+    /// What it wrote to stdout first and is no message, where that was kept ([`HeadReader`](crate::HeadReader)).
+    pub stdout: String,
 }
 
 impl fmt::Display for AgentExit {
@@ -189,7 +191,7 @@ impl AgentProcess {
 
     async fn exit(&mut self, status: Option<ExitStatus>) -> AgentExit {
         self.stderr.settle().await;
-        AgentExit { status, stderr: self.stderr() }
+        AgentExit { status, stderr: self.stderr(), stdout: String::new() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use agent_client_protocol_schema::v1::{
     CompleteElicitationNotification, CreateElicitationRequest, CreateElicitationResponse,
-    CreateTerminalRequest, CreateTerminalResponse, ExtNotification, ExtRequest, ExtResponse,
+    CreateTerminalRequest, CreateTerminalResponse, ExtNotification, ExtRequest, ExtResponse, Implementation,
     KillTerminalRequest, KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse,
     ReleaseTerminalRequest, ReleaseTerminalResponse, RequestPermissionRequest, RequestPermissionResponse,
     SessionId, SessionNotification, TerminalOutputRequest, TerminalOutputResponse,
@@ -27,11 +27,12 @@ pub struct ClientHandle {
 struct ClientEnd {
     caller: Caller,
     gate: OnceLock<ClientGate>,
+    info: OnceLock<Implementation>,
 }
 
 impl ClientHandle {
     pub(crate) fn new(caller: Caller) -> Self {
-        ClientHandle { end: Arc::new(ClientEnd { caller, gate: OnceLock::new() }) }
+        ClientHandle { end: Arc::new(ClientEnd { caller, gate: OnceLock::new(), info: OnceLock::new() }) }
     }
 
     /// Returns a client at the other end of a connection that somebody else began, with what it advertised.
@@ -55,6 +56,20 @@ impl ClientHandle {
     #[must_use]
     pub fn gate(&self) -> ClientGate {
         self.end.gate.get().cloned().unwrap_or_default()
+    }
+
+    /// Notes how the client calls itself.
+    pub(crate) fn meet(&self, info: Option<Implementation>) {
+        // It says so once, in `initialize`.
+        if let Some(info) = info {
+            self.end.info.set(info).ok();
+        }
+    }
+
+    /// How the client calls itself; none before `initialize`, or if it does not say.
+    #[must_use]
+    pub fn info(&self) -> Option<&Implementation> {
+        self.end.info.get()
     }
 
     /// Checks that the client serves a method.

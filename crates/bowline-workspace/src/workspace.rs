@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bowline_state::changes::{ContentHash, Moment, Origin};
+use bowline_state::foreign_files::ForeignFiles;
 use bowline_state::ledger::{Ledger, Unseen};
 use bowline_state::paths::Access;
 
@@ -78,6 +79,8 @@ pub struct Settings {
     pub read_only_files: Guard,
     /// What the journal keeps, and for how long.
     pub retention: Retention,
+    /// Files that are other programs': found changed, they are not recorded.
+    pub foreign_files: ForeignFiles,
 }
 
 impl Default for Settings {
@@ -89,6 +92,7 @@ impl Default for Settings {
             hard_links: Guard::Refuse,
             read_only_files: Guard::Refuse,
             retention: Retention::default(),
+            foreign_files: ForeignFiles::default(),
         }
     }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bowline_state::changes::{ContentHash, Moment, Origin, Source};
+use bowline_state::foreign_files::ForeignFiles;
 use bowline_state::lines::Window;
 use bowline_state::observation::RACY_WINDOW_NS;
 use bowline_state::undo::{Selection, Who};
@@ -100,7 +101,9 @@ impl Project {
 
 fn open(root: &Path, state: &Path, watching: Watching) -> Workspace {
     let roots = Roots::open(&RootSpec::writable(root.to_str().unwrap()), &[]).unwrap();
-    let workspace = Workspace::open(roots, state, Settings::default()).unwrap().workspace;
+    let foreign_files = ForeignFiles::with(&["*.orig"]).unwrap();
+    let settings = Settings { foreign_files, ..Settings::default() };
+    let workspace = Workspace::open(roots, state, settings).unwrap().workspace;
     let started = workspace.start_observing(ObserverOptions::default(), watching, &mut go_on).unwrap();
     assert!(started.not_watched.is_none(), "{:?}", started.not_watched);
     workspace
@@ -225,6 +228,61 @@ fn rules_that_a_command_writes_do_not_hide_what_it_did() {
         let left = project.tree();
         assert!(!left.contains("here") && left.contains("built") && left.contains("mine"), "{left}");
     }
+}
+
+/// Files that other programs keep in a project, changed beside the engine in every way, are neither listed nor undone.
+fn check_foreign(watching: Watching) {
+    let project = Project::new(
+        &[
+            ("a.txt", "a\n"),
+            ("old.txt~", "backup\n"),
+            (".agent-shell/transcripts/1.md", "hello\n"),
+            (".fast-agent/agent-cards/card.md", "card\n"),
+        ],
+        watching,
+    );
+    // As fast-agent 0.10.46, agent-shell, Vim and Emacs leave them.
+    write(&project.root.join(".fast-agent/sessions/2611171007/session.json"), "{}\n");
+    write(&project.root.join(".fast-agent/agent-cards/card.md"), "another card\n");
+    write(&project.root.join(".agent-shell/transcripts/1.md"), "hello, again\n");
+    for name in [".a.txt.swp", "4913", "a.txt~", ".#a.txt", "#a.txt#", "notes/plan.orig"] {
+        write(&project.root.join(name), "theirs\n");
+    }
+    fs::remove_file(project.root.join("old.txt~")).unwrap();
+    write(&project.root.join("a.txt"), "changed\n");
+    expect![[r#"
+        /.fast-agent/agent-cards/card.md changed by sed
+        /a.txt changed by sed
+    "#]]
+    .assert_eq(&project.found_after("sed"));
+    // What goes through the engine is recorded, whatever it is called, and a later change beside it is not.
+    project.session.write(&project.path("b.txt~"), "mine\n", &Origin::default()).unwrap();
+    write(&project.root.join("4913"), "theirs, again\n");
+    assert_eq!(project.found_after("sed again"), "");
+    project.workspace.undo(&Selection { who: Who::Anyone, ..Selection::default() }).unwrap();
+    expect![[r##"
+        #a.txt# 644 "theirs\n"
+        .#a.txt 644 "theirs\n"
+        .a.txt.swp 644 "theirs\n"
+        .agent-shell/transcripts/1.md 644 "hello, again\n"
+        .fast-agent/agent-cards/card.md 644 "card\n"
+        .fast-agent/sessions/2611171007/session.json 644 "{}\n"
+        4913 644 "theirs, again\n"
+        a.txt 644 "a\n"
+        a.txt~ 644 "theirs\n"
+        notes/plan.orig 644 "theirs\n"
+    "##]]
+    .assert_eq(&project.tree());
+}
+
+#[test]
+fn other_programs_files_are_not_found_by_a_scan() {
+    check_foreign(Watching::No);
+}
+
+#[test]
+fn other_programs_files_are_not_found_by_a_watch() {
+    check_foreign(Watching::IfPossible);
 }
 
 #[test]

@@ -258,11 +258,11 @@ fn what_is_not_understood_is_an_error_with_its_place() {
         [[rules]]
             :1:1: the rule has no effect: add effect = "deny", "ask" or "allow"
         [[rules]] ⏎ effect = "deny"
-            :1:1: the rule speaks of nothing: add one of path, command, exact, host, everything
+            :1:1: the rule speaks of nothing: add one of path, command, exact, host, variable, everything
         [[rules]] ⏎ effect = "deny" ⏎ command = "rm" ⏎ path = "x"
-            :4:8: a rule has one of path, command, exact, host, everything: make it two rules
+            :4:8: a rule has one of path, command, exact, host, variable, everything: make it two rules
         [[rules]] ⏎ effect = "deny" ⏎ comand = "rm"
-            :3:1: "comand" is not known here, only effect, kinds, path, command, exact, host, everything, expires, note are
+            :3:1: "comand" is not known here, only effect, kinds, path, command, exact, host, variable, everything, expires, note are
         [[rules]] ⏎ effect = "Deny" ⏎ command = "rm"
             :2:10: Deny is not one of allow, ask, deny
         [[rules]] ⏎ command = "rm"
@@ -408,6 +408,8 @@ fn a_rule_is_added_and_all_else_stays() {
     file.remember(&rule(Effect::Allow, Kind::Execute, line), Scope::Workspace).unwrap();
     let path = Matcher::Path("src/\u{e9}/**".to_owned());
     file.remember(&rule(Effect::Allow, Kind::Write, path), Scope::Workspace).unwrap();
+    let variable = Matcher::Variable("NODE_OPTIONS".to_owned());
+    file.remember(&rule(Effect::Allow, Kind::Execute, variable), Scope::Workspace).unwrap();
     expect![[r##"
         # mine
         preset = "ask" # really
@@ -444,6 +446,11 @@ fn a_rule_is_added_and_all_else_stays() {
         effect = "allow"
         kinds = ["write"]
         path = "src/é/**"
+
+        [[workspaces."$ROOT".rules]]
+        effect = "allow"
+        kinds = ["execute"]
+        variable = "NODE_OPTIONS"
         # the end
     "##]]
     .assert_eq(&world.text());
@@ -455,14 +462,15 @@ fn a_rule_is_added_and_all_else_stays() {
         rule 3 of $BASE/config/policy.toml for this workspace (allow execute: command `cargo test`)
         rule 4 of $BASE/config/policy.toml for this workspace (ask execute: command `a b c$d`)
         rule 5 of $BASE/config/policy.toml for this workspace (allow execute: exactly `a "b" | c`)
-        rule 6 of $BASE/config/policy.toml for this workspace (allow write: path `src/é/**`)"#]]
+        rule 6 of $BASE/config/policy.toml for this workspace (allow write: path `src/é/**`)
+        rule 7 of $BASE/config/policy.toml for this workspace (allow execute: variable `NODE_OPTIONS`)"#]]
     .assert_eq(&shown.join("\n"));
 
     assert!(file.forget(&command("cargo test"), Scope::Workspace).unwrap());
     assert!(!file.forget(&command("cargo test"), Scope::Workspace).unwrap());
     assert!(!file.forget(&command("ls"), Scope::Workspace).unwrap());
     assert!(file.forget(&command("ls"), Scope::Everywhere).unwrap());
-    assert_eq!(file.rules().unwrap().len(), 4);
+    assert_eq!(file.rules().unwrap().len(), 5);
     assert!(world.text().contains("# never") && world.text().contains("# the end"));
     let turn = Lifetime::Session { session: "s1".to_owned() };
     let short = Rule::new(RuleSpec { lifetime: turn, ..command("ls").spec().clone() }).unwrap();

@@ -64,6 +64,33 @@ pub fn codex(home: &Path, model: &str) -> Result<Variables> {
     Ok(vec![("TEST_KEY", "x".to_owned()), ("INITIAL_AGENT_MODE", "workspace-write".to_owned())])
 }
 
+/// Prepares a home for qwen-code.
+///
+/// # Errors
+/// Fails if it cannot be written.
+pub fn qwen(home: &Path, model: &str) -> Result<Variables> {
+    let settings = json!({"security": {"auth": {"selectedType": "openai"}}, "telemetry": {"enabled": false}});
+    put(&home.join(".qwen"), "settings.json", &settings.to_string())?;
+    Ok(vec![
+        ("OPENAI_API_KEY", "x".to_owned()),
+        ("OPENAI_BASE_URL", format!("{model}/v1")),
+        ("OPENAI_MODEL", MODEL.to_owned()),
+    ])
+}
+
+/// Returns the variables for kimi-code, which needs nothing in its home.
+#[must_use]
+pub fn kimi(model: &str) -> Variables {
+    vec![
+        ("KIMI_MODEL_NAME", MODEL.to_owned()),
+        ("KIMI_MODEL_PROVIDER_TYPE", "openai".to_owned()),
+        ("KIMI_MODEL_BASE_URL", format!("{model}/v1")),
+        ("KIMI_MODEL_API_KEY", "x".to_owned()),
+        ("KIMI_MODEL_MAX_CONTEXT_SIZE", "100000".to_owned()),
+        ("KIMI_CODE_NO_AUTO_UPDATE", "1".to_owned()),
+    ]
+}
+
 fn put(directory: &Path, name: &str, text: &str) -> Result<()> {
     std::fs::create_dir_all(directory)?;
     Ok(std::fs::write(directory.join(name), text)?)

@@ -194,12 +194,21 @@ fn places(base: &Path) -> Places {
 pub struct Puppet {
     acts: Mutex<std::collections::VecDeque<Act>>,
     sessions: AtomicUsize,
+    info: Implementation,
 }
 
 impl Puppet {
     /// Returns an agent with these turns.
     pub fn new(acts: Vec<Act>) -> Self {
-        Self { acts: Mutex::new(acts.into()), sessions: AtomicUsize::new(0) }
+        let info = Implementation::new("puppet", "1");
+        Self { acts: Mutex::new(acts.into()), sessions: AtomicUsize::new(0), info }
+    }
+
+    /// Gives it another name.
+    #[must_use]
+    pub fn named(mut self, info: Implementation) -> Self {
+        self.info = info;
+        self
     }
 }
 
@@ -211,7 +220,7 @@ impl Agent for Puppet {
     ) -> Result<InitializeResponse, Error> {
         Ok(InitializeResponse::new(request.protocol_version)
             .agent_capabilities(AgentCapabilities::new())
-            .agent_info(Implementation::new("puppet", "1")))
+            .agent_info(self.info.clone()))
     }
 
     async fn new_session(&self, _: NewSessionRequest, _: AgentContext) -> Result<NewSessionResponse, Error> {

@@ -75,7 +75,10 @@ impl ModelServer {
             while let Ok((stream, _)) = listener.accept().await {
                 let its = its.clone();
                 tokio::spawn(async move {
-                    if let Err(error) = serve(stream, &its).await {
+                    // An agent may drop a connection that it does not need.
+                    if let Err(error) = serve(stream, &its).await
+                        && !error.is::<std::io::Error>()
+                    {
                         // The agent fails by it; a test that wonders why finds it here.
                         lock(&its).heard.push(json!({"error": error.to_string()}));
                     }
@@ -89,6 +92,11 @@ impl ModelServer {
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Says these words from now on, in place of what is left of the script.
+    pub fn go_on_with(&self, script: Vec<Say>) {
+        lock(&self.state).script = script.into();
     }
 
     /// Returns every request so far.
@@ -114,13 +122,17 @@ impl ModelServer {
         results.map(shown).collect()
     }
 
-    /// Returns the tools that the model could use, as it was told in the last request of the conversation.
+    /// Returns the tools that the model could use at once, as it was told in the last request of the conversation.
     #[must_use]
     pub fn tools(&self) -> Vec<String> {
         let state = lock(&self.state);
         let tools = state.heard.last().and_then(|request| request["tools"].as_array());
-        let declared = tools.into_iter().flatten().filter_map(|tool| tool["functionDeclarations"].as_array());
-        let names = declared.flatten().filter_map(|tool| tool["name"].as_str());
+        let declared = tools.into_iter().flatten().flat_map(|tool| match &tool["functionDeclarations"] {
+            Value::Array(tools) => tools.iter().collect(),
+            _ => vec![tool],
+        });
+        let at_once = declared.filter(|tool| tool["defer_loading"] != true);
+        let names = at_once.filter_map(|tool| tool["name"].as_str().or(tool["function"]["name"].as_str()));
         names.map(str::to_owned).collect()
     }
 }

@@ -110,7 +110,7 @@ async fn an_editor_that_formats_on_save_is_believed() {
         < fs/read_text_file $ROOT/a.txt
         < fs/write_text_file $ROOT/a.txt "ONE\nzwei\nTHREE\n"
         < fs/read_text_file $ROOT/a.txt
-        > "`a.txt`:\n\n```txt\n[a.txt: all of it, 3 lines, read through the editor]\none\ntwo\nthree\n```""Changed `a.txt`.\n\n```\nEdited a.txt in 1 place, through the editor.\nThe file was changed after it was written, by the editor's formatting or its user. It differs from what you sent:\n@@ -1,3 +1,3 @@\n-one\n+ONE\n 2\n-three\n+THREE\n```""Changed `a.txt`.\n\n```\nEdited a.txt in 1 place, through the editor.\nThe file was changed after it was written, by the editor's formatting or its user. It differs from what you sent:\n@@ -1,3 +1,3 @@\n ONE\n-zwei\n+ZWEI\n THREE\n```"
+        > "`a.txt`:\n\n```txt\n[a.txt: all of it, 3 lines, read through the editor]\none\ntwo\nthree\n```""Changed `a.txt`.\n\n```\nEdited a.txt in 1 place, through the editor.\nThe file differs from what you sent, because its user or the editor's formatting changed it:\n@@ -1,3 +1,3 @@\n-one\n+ONE\n 2\n-three\n+THREE\n```""Changed `a.txt`.\n\n```\nEdited a.txt in 1 place, through the editor.\nThe file differs from what you sent, because its user or the editor's formatting changed it:\n@@ -1,3 +1,3 @@\n ONE\n-zwei\n+ZWEI\n THREE\n```"
         EndTurn
         a.txt: Some("ONE\nZWEI\nTHREE\n"), 0 terminals
     "#]]).await;

@@ -261,28 +261,28 @@ fn an_agent_that_wants_a_login_is_told() {
     check(
         &answering(&[MET, refused]),
         expect![[r#"
-        The agent
-          ✓ starts: $BASE/agent
-          ✓ scripted 7; protocol version 1; initialize took TIME
-          · what it can:
-              sessions: load; not: resume, list, fork, close, delete, additional directories
-              prompts beside text and links: images; not: embedded files, audio
-              MCP servers beside stdio: none of http, sse
-          · log in:
-              API key (key): A key of yours
-          ✗ session/new: it wants a login first: Authentication required (-32000)
-            → log in by API key, in its own program or in an editor
-          · Bowline would offer it:
-              reading files, with unsaved text (fs/read_text_file)
-              writing files, merged with your edits, undoable (fs/write_text_file)
-              terminals, with the whole process tree ended after them (terminal/create)
-              forms to ask you by (elicitation/create)
-              pages to send you to (elicitation/create)
-          ✓ ends when its stdin is closed
-        --- stderr
-        bowline: one thing is broken: see ✗ above
-        --- 1
-    "#]],
+            The agent
+              ✓ starts: $BASE/agent
+              ✓ scripted 7; protocol version 1; initialize took TIME
+              · what it can:
+                  sessions: load; not: resume, list, fork, close, delete, additional directories
+                  prompts beside text and links: images; not: embedded files, audio
+                  MCP servers beside stdio: none of http, sse
+              · log in:
+                  API key (key): A key of yours
+              ✗ session/new: it wants a login first: Authentication required (-32000)
+                → log in with --auth key of `bowline run` or `bowline chat`
+              · Bowline would offer it:
+                  reading files, with unsaved text (fs/read_text_file)
+                  writing files, merged with your edits, undoable (fs/write_text_file)
+                  terminals, with the whole process tree ended after them (terminal/create)
+                  forms to ask you by (elicitation/create)
+                  pages to send you to (elicitation/create)
+              ✓ ends when its stdin is closed
+            --- stderr
+            bowline: one thing is broken: see ✗ above
+            --- 1
+        "#]],
     );
 }
 

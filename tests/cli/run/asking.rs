@@ -8,14 +8,14 @@ use super::{others, scene};
 use crate::program::{Scene, bowline, search_path};
 
 /// A run in a terminal, and whoever sits there.
-pub(super) struct Seat {
+pub(crate) struct Seat {
     terminal: pty_process::Pty,
     child: tokio::process::Child,
     seen: String,
 }
 
 impl Seat {
-    pub(super) fn take(scene: &Scene, arguments: &[&str]) -> Self {
+    pub(crate) fn take(scene: &Scene, arguments: &[&str]) -> Self {
         let (terminal, other) = pty_process::open().unwrap();
         terminal.resize(pty_process::Size::new(24, 200)).unwrap();
         let child = pty_process::Command::new(bowline())
@@ -32,7 +32,7 @@ impl Seat {
     }
 
     /// Waits until a text was shown, counted from the last one.
-    pub(super) async fn until(&mut self, text: &str) -> String {
+    pub(crate) async fn until(&mut self, text: &str) -> String {
         let mut bytes = [0; 4096];
         loop {
             if let Some(at) = self.seen.find(text) {
@@ -47,12 +47,12 @@ impl Seat {
         }
     }
 
-    pub(super) async fn types(&mut self, text: &str) {
+    pub(crate) async fn types(&mut self, text: &str) {
         self.terminal.write_all(text.as_bytes()).await.unwrap();
     }
 
     /// Waits for the end, and returns all that was shown since, and the exit code.
-    pub(super) async fn end(mut self) -> String {
+    pub(crate) async fn end(mut self) -> String {
         let mut bytes = [0; 4096];
         while let Ok(Ok(read @ 1..)) = tokio::time::timeout(PATIENCE, self.terminal.read(&mut bytes)).await {
             self.seen += &String::from_utf8_lossy(&bytes[..read]).replace('\r', "");
@@ -63,6 +63,24 @@ impl Seat {
 }
 
 pub(super) const ASKED: &str = "Allow it? [y/s/p/n/N/r/?] ";
+
+#[tokio::test]
+async fn of_two_answers_for_once_a_plain_yes_selects_the_first() {
+    let scene = scene();
+    let agent = others::asking(
+        &scene,
+        &[("a", "allow_once"), ("b", "allow_once"), ("c", "reject_once"), ("d", "reject_once")],
+    );
+    for (typed, chosen) in [("y\n", "a"), ("2\n", "b"), ("n\n", "c"), ("4\n", "d")] {
+        let mut seat = Seat::take(&scene, &["run", "--agent", &agent, "go"]);
+        let asked = scene.clean(&seat.until("Allow it? [1-4/y/s/p/n/N/r/?] ").await);
+        assert!(asked.contains("\n  1 Plan a (yes)\n") && asked.contains("\ny allow once (1) "), "{asked}");
+        assert!(asked.contains(" n reject (3) "), "{asked}");
+        seat.types(typed).await;
+        seat.until(&format!("Chosen: {chosen}")).await;
+        seat.end().await;
+    }
+}
 
 #[tokio::test]
 async fn a_question_is_asked_with_all_that_it_rests_on() {
@@ -86,6 +104,7 @@ async fn a_question_is_asked_with_all_that_it_rests_on() {
     seat.types("what?\n").await;
     expect![[r#"
         what?
+        "what?" is no answer here.
         y  allow this once                       n  reject this once
         s  allow for this session                N  reject in this project from now on
         p  allow in this project from now on     r  reject and say why: r, or r REASON

@@ -137,7 +137,7 @@ async fn what_the_user_saves_during_a_turn_is_not_the_agents() {
             2 created  g +1  call turn1_2
             3 edited   f +1 −1  call turn1_3
 
-        3 changes; take back with bowline undo --change, --turn or --session
+        3 changes; bowline undo takes the last turn back, bowline undo --change 3 one change
         --- 0
         $ bowline diff
         diff --git a/f b/f
@@ -178,10 +178,12 @@ async fn what_the_user_saves_during_a_turn_is_not_the_agents() {
         beside the agents: you, or other programs
             4 edited   a.txt +1 −2  observed  WHEN
             5 created  mine  +1  observed  WHEN
-            6 edited   f     +2 −2  takes back 3, 1  WHEN
-            7 deleted  g     −1  takes back 2  WHEN
 
-        7 changes; take back with bowline undo --change, --turn or --session
+        undone and redone with bowline
+            6 edited   f +2 −2  takes back 3, 1  WHEN
+            7 deleted  g −1  takes back 2  WHEN
+
+        7 changes; bowline undo takes the last turn back, bowline undo --change 5 one change
         --- 0
     "#]]
     .assert_eq(&steady(&told));

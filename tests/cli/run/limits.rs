@@ -73,7 +73,7 @@ fn a_secret_that_is_mentioned_is_not_attached() {
         @.env
         --- stderr
         bowline: .env is not attached: holds secrets; only a rule that names it allows it
-        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does
+        bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does; to change it takes `bowline policy allow write .env` as well
         --- 5
         [{"type":"text","text":"say @.env"},{"type":"resource_link","name":".env","size":15,"uri":"file://$PROJECT/.env"}]
     "#]].assert_eq(&sent(&scene, &["--approve", "all", "say @.env"], ""));
@@ -109,7 +109,7 @@ fn a_preset_that_refuses_is_not_loosened_by_a_flag() {
         nothing was written: z.txt: permission denied: the user's settings deny it
         ```
         --- stderr
-        bowline: denied: read z.txt: by the preset deny; no flag allows it, but `bowline policy allow read z.txt` does
+        bowline: denied: read z.txt: by the preset deny; no flag allows it, but `bowline policy allow read z.txt` does; to change it takes `bowline policy allow write z.txt` as well
         --- 5
     "#]]
     .assert_eq(&scene.run(&["run", "--format", "quiet", "--approve", "all", "write z.txt: 1"]));

@@ -67,6 +67,133 @@ pub(crate) fn late_writer(scene: &Scene) -> String {
     agent(scene, &lines.join("\n"))
 }
 
+/// Returns the script of an agent that asks to run `touch x`, offers options of these kinds, and says which was chosen.
+pub(super) fn asking(scene: &Scene, options: &[(&str, &str)]) -> String {
+    let options: Vec<String> = { options.iter() }
+        .map(|(id, kind)| format!(r#"{{"optionId":"{id}","name":"Plan {id}","kind":"{kind}"}}"#))
+        .collect();
+    let request = format!(
+        r#"printf '%s\n' '{{"jsonrpc":"2.0","id":"p","method":"session/request_permission","params":{{"sessionId":"s1","toolCall":{{"toolCallId":"t1","title":"touch x","kind":"execute","rawInput":{{"command":"touch x"}}}},"options":[{}]}}}}'"#,
+        options.join(",")
+    );
+    let lines = [
+        "read -r line",
+        &request,
+        "read -r line",
+        r#"chosen=$(printf '%s' "$line" | sed -n 's/.*"optionId":"\([^"]*\)".*/\1/p')"#,
+        &says("Chosen: '\"$chosen\"'"),
+        &stops("end_turn"),
+        "read -r line",
+    ];
+    agent(scene, &lines.join("\n"))
+}
+
+#[test]
+fn a_variable_that_runs_code_is_refused_with_the_rule_that_allows_it() {
+    let scene = scene();
+    let create = r#"printf '%s\n' '{"jsonrpc":"2.0","id":"t","method":"terminal/create","params":{"sessionId":"s1","command":"touch","args":["made"],"env":[{"name":"NODE_OPTIONS","value":"--require=./x.js"}]}}'"#;
+    let wait = r#"printf '%s\n' '{"jsonrpc":"2.0","id":"w","method":"terminal/wait_for_exit","params":{"sessionId":"s1","terminalId":"'"$terminal"'"}}'"#;
+    let lines = [
+        "read -r line",
+        create,
+        "read -r line",
+        r#"terminal=$(printf '%s' "$line" | sed -n 's/.*"terminalId":"\([^"]*\)".*/\1/p')"#,
+        &format!("if [ -n \"$terminal\" ]; then {wait}; read -r line; fi"),
+        &stops("end_turn"),
+        "read -r line",
+    ];
+    let agent = agent(&scene, &lines.join("\n"));
+    expect![[r#"
+        --- stderr
+        bowline: denied: run touch made: nobody is there to ask; no flag allows it, but `bowline policy allow execute --env NODE_OPTIONS` does
+        --- 5
+    "#]].assert_eq(&run(&scene, &agent, &["--approve", "all"]));
+    expect![[r#"
+        --- stderr
+        bowline: denied: run touch made: nobody is there to ask; no flag allows it, but `bowline policy allow execute --env NODE_OPTIONS` and `bowline policy allow execute --exact touch made` do
+        --- 5
+    "#]].assert_eq(&run(&scene, &agent, &[]));
+    expect![[r#"
+        --- stderr
+        bowline: denied: run touch made: by `NODE_OPTIONS`: the variable is set, and it gives an interpreter options that load code
+        --- 5
+    "#]].assert_eq(&run(&scene, &agent, &["--approve", "reads"]));
+    // A rule for the command does not speak of the variable.
+    scene.run(&["policy", "allow", "execute", "touch"]);
+    expect![[r#"
+        --- stderr
+        bowline: denied: run touch made: nobody is there to ask; no flag allows it, but `bowline policy allow execute --env NODE_OPTIONS` does
+        --- 5
+    "#]].assert_eq(&run(&scene, &agent, &[]));
+    assert!(!scene.has("made"));
+    let told = scene.play(&[
+        &["policy", "allow", "execute", "--env", "NODE_OPTIONS"],
+        &["policy", "explain", "execute", "touch made", "--env", "NODE_OPTIONS=x", "--env", "LD_PRELOAD=y"],
+    ]);
+    expect![[r#"
+        $ bowline policy allow execute --env NODE_OPTIONS
+        2  allow execute: variable NODE_OPTIONS  (this workspace)
+        holds for the workspace $PROJECT
+        --- 0
+        $ bowline policy explain execute touch made --env NODE_OPTIONS=x --env LD_PRELOAD=y
+        asked about: touch made
+          ask: `LD_PRELOAD`: the variable is set, and the system loads code from it into every program
+          allow: `NODE_OPTIONS`: rule 2, allow execute: variable NODE_OPTIONS  (this workspace)
+          allow: `touch made`: rule 1, allow execute: touch …  (this workspace)
+        --- 0
+    "#]]
+    .assert_eq(&told);
+    expect![[r#"
+
+        Changed 1 file:
+          made  +0 −0 (new) (after a command)
+        To undo: bowline undo
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &agent, &[]));
+    assert!(scene.has("made"));
+}
+
+#[test]
+fn an_agent_that_takes_only_always_gets_it_where_everything_is_approved() {
+    let scene = scene();
+    let only_always = asking(&scene, &[("ever", "allow_always"), ("no", "reject_once")]);
+    expect![[r#"
+        Chosen: ever
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &only_always, &["--approve", "all"]));
+    expect![[r#"
+        Chosen: no
+        --- stderr
+        bowline: denied: run touch x: nobody is there to ask; --approve all would allow it
+        --- 5
+    "#]]
+    .assert_eq(&run(&scene, &only_always, &[]));
+    // A rule allows it once, and the agent's idea of always may be wider.
+    scene.run(&["policy", "allow", "execute", "touch"]);
+    expect![[r#"
+        Chosen: no
+        --- stderr
+        bowline: denied: touch x: the agent takes a yes for always only; --approve all would allow it
+        --- 5
+    "#]]
+    .assert_eq(&run(&scene, &only_always, &[]));
+    expect![[r#"
+        Chosen: ever
+        --- 0
+    "#]]
+    .assert_eq(&run(&scene, &only_always, &["--approve", "all"]));
+    let no_yes = asking(&scene, &[("no", "reject_once")]);
+    expect![[r#"
+        Chosen: no
+        --- stderr
+        bowline: denied: touch x: the agent offers no option to allow it
+        --- 5
+    "#]]
+    .assert_eq(&run(&scene, &no_yes, &["--approve", "all"]));
+}
+
 fn run(scene: &Scene, agent: &str, options: &[&str]) -> String {
     scene.run(&[&["run", "--agent", agent, "go"], options].concat())
 }
@@ -153,6 +280,33 @@ printf '%s\n' '{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"Interna
           bad flag
         --- 1
     "#]].assert_eq(&run(&scene, "sh -c 'echo bad flag >&2; exit 2'", &[]));
+    // Some say on stdout why they end.
+    let prints = "#!/bin/sh\necho 'Usage: x [--acp]'\nprintf '\\033[2Jlog in first\\n'\nexit 3\n";
+    let prints = script(&scene.base(), "prints.sh", prints);
+    expect![[r#"
+        --- stderr
+        bowline: the agent breaks the protocol: the message is not valid JSON
+        bowline: the agent breaks the protocol: the message is not valid JSON
+        bowline: the agent ended before it answered: is it one that speaks ACP?; it ended with exit status: 3; it wrote to stdout, where only messages belong:
+          Usage: x [--acp]
+          \u{1b}[2Jlog in first
+        --- 1
+    "#]].assert_eq(&run(&scene, &prints, &[]));
+    let fails = script(
+        &scene.base(),
+        "fails.sh",
+        r#"#!/bin/sh
+read -r line
+printf '%s\n' '{"jsonrpc":"2.0","id":0,"error":{"code":-32603,"message":"Internal error","data":{"details":"the licence has ended"}}}'
+read -r line
+"#,
+    );
+    expect![[r#"
+        --- stderr
+        bowline: the agent did not start: Internal error ({"details":"the licence has ended"})
+        --- 1
+    "#]]
+    .assert_eq(&run(&scene, &fails, &[]));
     expect![[r#"
         --- stderr
         bowline: cannot start the agent /no/such/agent: there is no such program
@@ -253,7 +407,7 @@ read -r line
     );
     expect![[r#"
         --- stderr
-        bowline: the agent wants you to log in first (Authentication required): start its own program for that, or set its key. It offers: API key (set TINY_KEY)
+        bowline: the agent wants you to log in first (Authentication required): name a way with --auth, or log in with its own program. It offers key: API key (set TINY_KEY)
         --- 1
     "#]].assert_eq(&run(&scene, &locked, &[]));
 }

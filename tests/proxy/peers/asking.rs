@@ -11,7 +11,8 @@ use crate::program::Scene;
 async fn check(guest: Guest, expect: Expect) {
     let scene = Scene::new();
     scene.put("a.txt", "one\ntwo\n");
-    let edit = json!({"path": scene.path("a.txt"), "old_text": "two", "new_text": "2"});
+    let edits = json!([{"old_text": "two", "new_text": "2"}]);
+    let edit = json!({"path": scene.path("a.txt"), "edits": edits});
     let calls = [("read_text_file", json!({"path": scene.path("a.txt")})), ("edit_text_file", edit)];
     let Some(ready) = guest.ready(&scene, &calls).await else { return };
     let told = tokio::task::block_in_place(|| {
@@ -27,6 +28,11 @@ async fn check(guest: Guest, expect: Expect) {
         wire.told
     });
     assert_eq!(scene.get("a.txt"), "one\n2\n", "{told:#?}");
+    if guest == Guest::Claude {
+        // Not behind a search for tools.
+        let shown = ready.model.tools();
+        assert!(shown.contains(&"mcp__bowline__edit_text_file".to_owned()), "{shown:?}");
+    }
     let asked = told.iter().map(|line| serde_json::from_str::<Value>(line).unwrap()).filter(asks);
     let titles: String = asked.map(|asked| format!("{}\n", asked["params"]["toolCall"]["title"])).collect();
     expect.assert_eq(&scene.clean(&titles));
@@ -58,6 +64,17 @@ async fn an_edit_by_codex_is_one_question() {
 async fn an_edit_by_opencode_is_one_question() {
     check(
         Guest::OpenCode,
+        expect![[r#"
+        "Write $PROJECT/a.txt"
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_edit_by_gemini_is_one_question() {
+    check(
+        Guest::Gemini,
         expect![[r#"
         "Write $PROJECT/a.txt"
     "#]],

@@ -2,9 +2,12 @@
 //! and with a client on the official TypeScript SDK.
 
 use serde_json::{Value, json};
-use xtask::peers::{Peer, is_there};
+use test_support::agent_homes;
+use test_support::model_server::{ModelServer, Say};
+use xtask::peers::{OtherAgent, Peer, is_there};
 
 use super::guests::{Guest, Ready, line, on_an_sdk, read_and_edit};
+use super::wire::Wire;
 use crate::program::{Scene, bowline, search_path};
 use crate::programs::root;
 
@@ -165,4 +168,31 @@ async fn gemini_works_in_our_host() {
 async fn gemini_works_in_a_client_on_the_typescript_sdk() {
     for_a_client(Guest::Gemini, "allow").await;
     for_a_client(Guest::Gemini, "reject").await;
+}
+
+/// Its own tool reads the file before it creates it, and would give up at the editor's error.
+#[tokio::test(flavor = "multi_thread")]
+async fn gemini_creates_a_file_by_its_own_tool() {
+    let command = OtherAgent::Gemini.command(&root());
+    if !is_there(OtherAgent::Gemini.name(), &command) {
+        return;
+    }
+    for (off, is_created) in [("", true), ("1", false)] {
+        let scene = scene();
+        let new = json!({"file_path": scene.path("new.txt"), "content": "new\n"});
+        let model = ModelServer::start(vec![Say::call("write_file", new), Say::text("Done.")]).await.unwrap();
+        let variables = agent_homes::gemini(&scene.home(), model.url()).unwrap();
+        let told = tokio::task::block_in_place(|| {
+            let mut proxy = scene.command(&["proxy", "--"]);
+            proxy.args(&command).envs(variables).env("BOWLINE_NO_QUIRKS", off);
+            let mut wire = Wire::start(proxy);
+            let session = wire.open(&scene.project().display().to_string());
+            wire.prompt(&session, "go");
+            wire.until(|message| message["id"] == 2 && message.get("method").is_none());
+            wire.end();
+            wire.told
+        });
+        assert_eq!(scene.has("new.txt"), is_created, "{told:#?}");
+        assert!(!is_created || scene.get("new.txt") == "new\n", "{told:#?}");
+    }
 }

@@ -3,6 +3,7 @@
 //! They drive our host in tests. Each is started in a home of its own, and needs no network: fast-agent's model repeats
 //! what it is told, elizacp has none, and the models of the others are a server of the test.
 
+use super::clients::{OtherClient, install_for_this_machine, newer_node};
 use super::{Extent, Places, copy_files, install_requirements, is_current, stamp, works};
 use crate::World;
 use crate::command::{cargo, run_as_progress};
@@ -22,6 +23,9 @@ const GEMINI: &str = "node_modules/@google/gemini-cli/bundle/gemini.js";
 const CLAUDE: &str = "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js";
 const CODEX: &str = "node_modules/@agentclientprotocol/codex-acp/dist/index.js";
 
+const QWEN: &str = "node_modules/@qwen-code/qwen-code/cli-entry.js";
+const KIMI: &str = "node_modules/@moonshot-ai/kimi-code/dist/main.mjs";
+
 // Its makers publish one for each kind of machine.
 const OPENCODE: &str = "node_modules/opencode-linux-x64/bin/opencode";
 
@@ -40,12 +44,24 @@ pub enum OtherAgent {
     Claude,
     /// The npm package `@agentclientprotocol/codex-acp`: works on the files by itself, in a sandbox of its own.
     Codex,
+    /// The npm package `@qwen-code/qwen-code`: asks for permission, and reads and writes files through the client.
+    Qwen,
+    /// The npm package `@moonshot-ai/kimi-code`: uses the client's files and terminals.
+    Kimi,
 }
 
 impl OtherAgent {
     /// Every one.
-    pub const ALL: [Self; 6] =
-        [Self::FastAgent, Self::Gemini, Self::Eliza, Self::OpenCode, Self::Claude, Self::Codex];
+    pub const ALL: [Self; 8] = [
+        Self::FastAgent,
+        Self::Gemini,
+        Self::Eliza,
+        Self::OpenCode,
+        Self::Claude,
+        Self::Codex,
+        Self::Qwen,
+        Self::Kimi,
+    ];
 
     /// Returns its name, which is also that of its folders.
     pub fn name(self) -> &'static str {
@@ -56,18 +72,23 @@ impl OtherAgent {
             Self::OpenCode => "opencode",
             Self::Claude => "claude-agent-acp",
             Self::Codex => "codex-acp",
+            Self::Qwen => "qwen",
+            Self::Kimi => "kimi-code",
         }
     }
 
     /// Returns the command that starts it.
     pub fn command(self, root: &Path) -> Vec<String> {
         let program = self.program(root).display().to_string();
+        let newer_node = newer_node(root).display().to_string();
         let words: &[&str] = match self {
             Self::FastAgent => &[&program, "--model", "passthrough", "--shell"],
             Self::Gemini => &["node", &program, "--acp", "--skip-trust"],
             Self::Eliza => &[&program, "--deterministic", "acp"],
             Self::OpenCode => &[&program, "acp"],
             Self::Claude | Self::Codex => &["node", &program],
+            Self::Qwen => &[&newer_node, &program, "--acp", "--auth-type", "openai"],
+            Self::Kimi => &[&newer_node, &program, "acp"],
         };
         words.iter().map(ToString::to_string).collect()
     }
@@ -80,6 +101,8 @@ impl OtherAgent {
             Self::OpenCode => OPENCODE,
             Self::Claude => CLAUDE,
             Self::Codex => CODEX,
+            Self::Qwen => QWEN,
+            Self::Kimi => KIMI,
         })
     }
 
@@ -91,6 +114,8 @@ impl OtherAgent {
             Self::OpenCode => Some("180 MB"),
             Self::Claude => Some("350 MB"),
             Self::Codex => Some("450 MB"),
+            Self::Qwen => Some("110 MB"),
+            Self::Kimi => Some("60 MB"),
         }
     }
 
@@ -118,13 +143,17 @@ impl OtherAgent {
             Self::OpenCode if (OS, ARCH) != ("linux", "x86_64") => {
                 return Outcome::missing("is pinned for Linux on x86-64 alone", world.ci);
             }
-            Self::Gemini | Self::OpenCode | Self::Claude | Self::Codex if !super::has_node() => {
+            Self::Gemini | Self::OpenCode | Self::Claude | Self::Codex | Self::Qwen | Self::Kimi
+                if !super::has_node() =>
+            {
                 return Outcome::missing(format!("needs {}", super::NODE), world.ci);
             }
             Self::Gemini => install_npm(&places, GEMINI, &["--omit=optional"]),
             Self::OpenCode => install_npm(&places, OPENCODE, &[]),
             Self::Claude => install_npm(&places, CLAUDE, &[]),
             Self::Codex => install_npm(&places, CODEX, &[]),
+            Self::Qwen => install_for_this_machine(&places, QWEN, &["--omit=optional"]),
+            Self::Kimi => install_npm(&places, KIMI, &["--omit=optional"]),
             Self::Eliza => install_crate(&world.root, &places, ELIZA, Built::Quickly),
         };
         Outcome::of(installed)
@@ -137,6 +166,10 @@ impl OtherAgent {
             Self::FastAgent => is_current(&places, "requirements.txt"),
             Self::Gemini | Self::Claude | Self::Codex => {
                 is_current(&places, "package-lock.json") && super::has_node()
+            }
+            // The Node that they need comes with acpx.
+            Self::Qwen | Self::Kimi => {
+                is_current(&places, "package-lock.json") && OtherClient::Acpx.is_installed(root)
             }
             Self::OpenCode => is_current(&places, "package-lock.json"),
             // Cargo itself knows what is there.
@@ -220,7 +253,9 @@ mod tests {
             /my repo/target/peers/elizacp/bin/elizacp --deterministic acp
             /my repo/target/peers/opencode/node_modules/opencode-linux-x64/bin/opencode acp
             node /my repo/target/peers/claude-agent-acp/node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js
-            node /my repo/target/peers/codex-acp/node_modules/@agentclientprotocol/codex-acp/dist/index.js"#]]
+            node /my repo/target/peers/codex-acp/node_modules/@agentclientprotocol/codex-acp/dist/index.js
+            node /my repo/target/peers/qwen/node_modules/@qwen-code/qwen-code/cli-entry.js --acp --auth-type openai
+            node /my repo/target/peers/kimi-code/node_modules/@moonshot-ai/kimi-code/dist/main.mjs acp"#]]
         .assert_eq(&commands.join("\n"));
     }
 

@@ -70,7 +70,7 @@ fn restorable_lines(
     wanted: &BTreeSet<&str>,
 ) -> anyhow::Result<BTreeSet<String>> {
     let file = style.file_name();
-    let list = command_output(scene, &["changes", "--all", "--hunks", "--file", &file])?;
+    let list = command_output(scene, &["changes", "--all", "--full", "--hunks", "--file", &file])?;
     let (mut found, cut) = search_list(&list, &file, wanted);
     for change in cut {
         if found.len() == wanted.len() {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline_state::display;
+use bowline_state::failure;
 use bowline_state::operation::{Invocation, Kind, Target};
 use bowline_state::permission::{Ask, PermissionBroker, Verdict};
 use bowline_state::policy::{Matcher, Suggestion};
@@ -170,7 +171,8 @@ struct Offer {
     for_session: bool,
 }
 
-/// Returns what a user can choose: once and always, each named by what it covers.
+/// Returns what a user can choose: once and always, each named by what it covers. There is at most one option of a kind, the
+/// narrow one: some editors show one per kind, the last.
 fn offers(question: &Question, cwd: &str) -> Vec<Offer> {
     use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
     let offer = |id: &'static str, name: &str, kind| Offer {
@@ -188,17 +190,11 @@ fn offers(question: &Question, cwd: &str) -> Vec<Offer> {
         _ => None,
     });
     let mut offers = vec![offer("allow_once", "Allow once", AllowOnce)];
-    let named = |at| question.suggestions.get(at).and_then(|each| Some((each, covers(each, kind, cwd)?)));
-    let narrow = named(0);
+    let narrow = question.suggestions.first().and_then(|each| Some((each, covers(each, kind, cwd)?)));
     if let Some((narrow, covered)) = &narrow {
         let name = format!("Always allow {covered}");
         offers.push(lasting(offer("allow_always", &name, AllowAlways), narrow));
-    }
-    if let Some((wide, covered)) = named(1) {
-        let name = format!("Always allow {covered}");
-        offers.push(lasting(offer("allow_always_wider", &name, AllowAlways), wide));
-    }
-    if let Some(text) = described {
+    } else if let Some(text) = described {
         let name = format!("Allow in this session, with any arguments: {text}");
         offers.push(Offer { for_session: true, ..offer("allow_session", &name, AllowAlways) });
     }
@@ -206,8 +202,7 @@ fn offers(question: &Question, cwd: &str) -> Vec<Offer> {
     if let Some((narrow, covered)) = &narrow {
         let name = format!("Always reject {covered}");
         offers.push(lasting(offer("reject_always", &name, RejectAlways), narrow));
-    }
-    if let Some(text) = described {
+    } else if let Some(text) = described {
         let name = format!("Reject in this session, with any arguments: {text}");
         offers.push(Offer { for_session: true, ..offer("reject_session", &name, RejectAlways) });
     }
@@ -248,7 +243,7 @@ fn covers(suggestion: &Suggestion, kind: Kind, cwd: &str) -> Option<String> {
             };
             format!("{does} {text}")
         }
-        Matcher::Host(_) | Matcher::Everything => whole(&suggestion.text)?,
+        Matcher::Host(_) | Matcher::Variable(_) | Matcher::Everything => whole(&suggestion.text)?,
     })
 }
 
@@ -260,7 +255,7 @@ fn why_not_asked(error: &CallError) -> String {
                 .to_owned()
         }
         CallError::Refused(refused) => {
-            format!("the editor could not ask its user: {}", display::line(&refused.message, MAX_REASON))
+            format!("the editor could not ask its user: {}", failure::error_text(refused))
         }
         CallError::Closed => "the connection to the editor is closed".to_owned(),
         error => format!("the editor could not ask its user: {error}"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bowline_state::capabilities::ClientMethod;
 use bowline_state::failure::Failure;
 use bowline_state::lines::{Window, slice};
+use bowline_state::quirks::{PeerRole, Quirk, QuirkMode, Workaround};
 use bowline_state::schema::v1::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest, ReleaseTerminalRequest,
     SessionId, TerminalExitStatus, TerminalId, TerminalOutputRequest, WaitForTerminalExitRequest,
@@ -22,7 +23,7 @@ use bowline_workspace::workspace::Served;
 use tokio::time::timeout;
 
 use super::Fault;
-use crate::settings::Settings;
+use crate::settings::{Log, Settings};
 
 /// Runs a call to the client for so long; dropping it tells the client.
 async fn bounded<T>(
@@ -73,13 +74,16 @@ pub struct ClientFiles {
     client: ClientHandle,
     session: SessionId,
     patience: Patience,
+    quirks: QuirkMode,
+    log: Log,
 }
 
 impl ClientFiles {
-    /// Returns the files of a session; the client may take so long for each request.
+    /// Returns the files of a session.
     #[must_use]
-    pub fn new(client: ClientHandle, session: SessionId, patience: Patience) -> Self {
-        Self { client, session, patience }
+    pub fn new(client: ClientHandle, session: SessionId, settings: &Settings) -> Self {
+        let patience = Patience::of(settings, &client);
+        Self { client, session, patience, quirks: settings.quirks, log: settings.log.clone() }
     }
 
     /// Reads a file, or some lines of it.
@@ -90,7 +94,8 @@ impl ClientFiles {
         let request =
             ReadTextFileRequest::new(self.session.clone(), path).line(window.line).limit(window.limit);
         let read = self.client.read_text_file(request);
-        let text = bounded(ClientMethod::ReadTextFile, self.patience.answer, read).await?.content;
+        let read = bounded(ClientMethod::ReadTextFile, self.patience.answer, read).await;
+        let text = read.map_err(|fault| self.understood(fault, path))?.content;
         // A client that gives more lines than it was asked for has taken no notice of the window.
         let asked = window.limit.and_then(|limit| usize::try_from(limit).ok());
         if asked.is_some_and(|limit| text.lines().nth(limit).is_some()) {
@@ -98,6 +103,18 @@ impl ClientFiles {
             return Ok(Arc::new(part.to_owned()));
         }
         Ok(Arc::new(text))
+    }
+
+    /// Returns what a client means that is known to answer so.
+    fn understood(&self, fault: Fault, path: &str) -> Fault {
+        let (client, meant) = (self.client.info(), Workaround::MissingFileForNoContent);
+        match (&fault, Quirk::find(self.quirks, PeerRole::Client, client, meant)) {
+            (Fault::Unreadable { .. }, Some(quirk)) => {
+                self.log.line(quirk.log_line(path));
+                Fault::no_content()
+            }
+            _ => fault,
+        }
     }
 
     /// Writes a file.

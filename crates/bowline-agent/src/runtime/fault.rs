@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bowline_state::capabilities::NotAdvertised;
-use bowline_state::failure::Failure;
+use bowline_state::failure::missing_file::{self, Position};
+use bowline_state::failure::{self, Failure};
 use bowline_wire::CallError;
 
 use super::Server;
@@ -38,14 +39,6 @@ pub enum Fault {
     Unusable(String),
 }
 
-/// What systems say where there is no file.
-const OF_THE_SYSTEM: &[&str] = &["enoent", "no such file", "file not found", "os error 2)"];
-
-fn says(text: &str, signs: &[&str]) -> bool {
-    let text = text.to_ascii_lowercase();
-    signs.iter().any(|sign| text.contains(sign))
-}
-
 /// How sure it is that there is no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
@@ -64,7 +57,7 @@ impl Fault {
         match error {
             CallError::Refused(error) => Self::Said(match Failure::from_error(&error) {
                 // A client has nothing that an agent could log in to; many say -32000 of anything.
-                Failure::AuthRequired { .. } => Failure::Internal { reason: error.message },
+                Failure::AuthRequired { .. } => Failure::Internal { reason: failure::error_text(&error) },
                 failure => failure,
             }),
             CallError::NotAdvertised(missing) => Self::Said(missing.into()),
@@ -77,6 +70,14 @@ impl Fault {
         }
     }
 
+    /// Returns what an answer without content means, by a client that gives it wherever it cannot open a file: that there may
+    /// be no file, which the disk has to confirm ([`Missing::Perhaps`]).
+    #[must_use]
+    pub fn no_content() -> Self {
+        let reason = "the answer has no content: no such file, or the editor cannot open it".to_owned();
+        Self::Said(Failure::Internal { reason })
+    }
+
     /// Says whether what was asked may have been done all the same.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -86,9 +87,8 @@ impl Fault {
     /// Says whether there is no such file, for whoever only wanted to know it. Clients have many ways to say it.
     #[must_use]
     pub fn is_missing(&self) -> bool {
-        let signs = ["not found", "does not exist", "doesn't exist"];
-        let says = |text: &str| says(text, OF_THE_SYSTEM) || says(text, &signs);
-        matches!(self, Self::Said(Failure::ResourceNotFound { .. })) || self.text().is_some_and(says)
+        matches!(self, Self::Said(Failure::ResourceNotFound { .. }))
+            || self.text().is_some_and(missing_file::says_missing)
     }
 
     /// Says how sure it is that there is no file at a path, for whoever would create it: something else may be what was not
@@ -99,12 +99,11 @@ impl Fault {
             return Missing::Surely;
         }
         let Some(text) = self.text() else { return Missing::No };
-        let lower = text.to_ascii_lowercase();
-        let begins_so = OF_THE_SYSTEM.iter().any(|sign| lower.starts_with(sign));
-        match says(text, OF_THE_SYSTEM) {
-            true if begins_so || text.contains(path) => Missing::Surely,
-            true => Missing::Perhaps,
-            false => Missing::No,
+        match missing_file::system_phrase_position(text) {
+            Some(Position::Start) => Missing::Surely,
+            Some(Position::Within) if text.contains(path) => Missing::Surely,
+            Some(Position::Within) => Missing::Perhaps,
+            None => Missing::No,
         }
     }
 

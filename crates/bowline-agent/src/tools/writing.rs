@@ -390,8 +390,7 @@ impl Writing<'_, '_> {
                 let (diff, is_cut) = small_diff(&self.decided.text, now);
                 (told.changed, told.is_cut) = (true, is_cut);
                 parts.push(format!(
-                    "The file was changed after it was written, by the editor's formatting or its user. It differs from \
-                     what you sent:\n{diff}"
+                    "The file differs from what you sent, because its user or the editor's formatting changed it:\n{diff}"
                 ));
                 if is_cut {
                     parts.push("There is more: read the file again before you edit it.".to_owned());

@@ -225,7 +225,7 @@ async fn what_the_editor_makes_of_a_write_is_told() {
                 diff $ROOT/a "x = 1\n" -> "x = 2\n"
                 output {"servedBy":"client","outcome":"replaced","readBack":true,"changedByEditor":true,"lines":1}
             = Wrote a (1 line), through the editor.
-            The file was changed after it was written, by the editor's formatting or its user. It differs from what you sent:
+            The file differs from what you sent, because its user or the editor's formatting changed it:
             @@ -1 +1 @@
             -x  =  2
             \ No newline at end of file

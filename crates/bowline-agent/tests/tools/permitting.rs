@@ -43,7 +43,6 @@ async fn a_write_is_shown_asked_about_and_done() {
                 diff $ROOT/src/a.rs "old\n" -> "new\n"
                 allow_once: Allow once
                 allow_always: Always allow edits of the file src/a.rs
-                allow_always_wider: Always allow edits of files in src and below
                 reject_once: Reject
                 reject_always: Always reject edits of the file src/a.rs
             < fs/read_text_file $ROOT/src/a.rs
@@ -82,7 +81,6 @@ async fn a_no_reaches_the_model_with_its_reason() {
                 diff $ROOT/src/a.rs "old\n" -> "new\n"
                 allow_once: Allow once
                 allow_always: Always allow edits of the file src/a.rs
-                allow_always_wider: Always allow edits of files in src and below
                 reject_once: Reject
                 reject_always: Always reject edits of the file src/a.rs
             > update turn1_1 Failed
@@ -208,30 +206,6 @@ async fn always_is_remembered_in_the_users_own_file() {
         kinds = ["write"]
         path = "$ROOT/b"
     "#]],
-    );
-}
-
-#[tokio::test]
-async fn always_for_a_directory_is_another_option() {
-    let stage = asking().await;
-    stage.editor.say(Says::Id("allow_always_wider"));
-    stage.call("write_text_file", write("one\n")).await;
-    let other = json!({ "path": "src/deep/b.rs", "content": "b\n" });
-    check(
-        &stage.watch("write_text_file", other).await,
-        expect![[r#"
-            > tool_call turn1_2 "Write src/deep/b.rs" Edit Pending @$ROOT/src/deep/b.rs
-                input {"path":"$ROOT/src/deep/b.rs","content":"b\n"}
-            < fs/read_text_file $ROOT/src/deep/b.rs
-            > update turn1_2 @$ROOT/src/deep/b.rs:1
-                diff $ROOT/src/deep/b.rs nothing -> "b\n"
-            > update turn1_2 InProgress
-            < fs/write_text_file $ROOT/src/deep/b.rs "b\n"
-            < fs/read_text_file $ROOT/src/deep/b.rs
-            > update turn1_2 Completed
-                output {"servedBy":"client","outcome":"created","readBack":true,"changedByEditor":false,"lines":1}
-            = Created src/deep/b.rs (1 line), through the editor.
-        "#]],
     );
 }
 
@@ -766,18 +740,15 @@ async fn an_option_that_lasts_says_what_it_covers_and_no_less() {
         &told,
         expect![[r#"
         allow_always: Always allow exactly `make test` in any directory of the project
-        allow_always_wider: Always allow commands that start with `make test` in any directory of the project
         reject_always: Always reject exactly `make test` in any directory of the project
 
         allow_always: Always allow exactly `rm -rf /mnt$ROOT/x` in any directory of the project
         reject_always: Always reject exactly `rm -rf /mnt$ROOT/x` in any directory of the project
 
         allow_always: Always allow exactly `$ROOT/run.sh a` in any directory of the project
-        allow_always_wider: Always allow commands that start with `$ROOT/run.sh` in any directory of the project
         reject_always: Always reject exactly `$ROOT/run.sh a` in any directory of the project
 
         allow_always: Always allow exactly this command in any directory of the project
-        allow_always_wider: Always allow commands that start with `cargo test` in any directory of the project
         reject_always: Always reject exactly this command in any directory of the project
 
         allow_always: Always allow exactly this command in any directory of the project
@@ -787,11 +758,9 @@ async fn an_option_that_lasts_says_what_it_covers_and_no_less() {
         reject_always: Always reject exactly this command in any directory of the project
 
         allow_always: Always allow edits of the file a.rs
-        allow_always_wider: Always allow edits of files in $ROOT and below
         reject_always: Always reject edits of the file a.rs
 
         allow_always: Always allow edits of the file the file/files in/a b
-        allow_always_wider: Always allow edits of files in the file/files in and below
         reject_always: Always reject edits of the file the file/files in/a b
 
 

@@ -49,6 +49,8 @@ pub(crate) struct List {
 struct Group {
     session: Option<String>,
     turn: Option<u64>,
+    /// Whether these take changes back, or bring them again, outside of any session.
+    is_undo: bool,
     changes: Vec<Changed>,
 }
 
@@ -65,7 +67,7 @@ impl List {
         kept: bool,
     ) -> Result<Self, Ending> {
         let mut groups: Vec<Group> = Vec::new();
-        let mut places: HashMap<(Option<String>, Option<u64>), usize> = HashMap::new();
+        let mut places: HashMap<(Option<String>, Option<u64>, bool), usize> = HashMap::new();
         let mut undone = 0;
         let texts = history.iter().filter(|changed| kept && changed.change.is_kept_text()).cloned();
         for changed in workspace.changes(selection).map_err(failed)?.into_iter().chain(texts) {
@@ -77,8 +79,9 @@ impl List {
             }
             let origin = &changed.change.origin;
             let (session, turn) = (origin.session.clone(), origin.turn);
-            let place = places.entry((session.clone(), turn)).or_insert_with(|| {
-                groups.push(Group { session, turn, changes: Vec::new() });
+            let is_undo = session.is_none() && !is_edit;
+            let place = places.entry((session.clone(), turn, is_undo)).or_insert_with(|| {
+                groups.push(Group { session, turn, is_undo, changes: Vec::new() });
                 groups.len() - 1
             });
             groups[*place].changes.push(changed);
@@ -113,18 +116,20 @@ impl List {
     ) -> Result<String, Ending> {
         let look = options.look;
         let mut text = String::new();
-        let mut session = None;
+        let mut head_of = None;
         for group in &self.groups {
-            if session != Some(&group.session) {
-                let head = group.session.as_ref().map_or_else(
-                    || "beside the agents: you, or other programs".to_owned(),
-                    |session| format!("session {}", names.session(session)),
-                );
+            let heading = (&group.session, group.is_undo);
+            if head_of != Some(heading) {
+                let head = match &group.session {
+                    None if group.is_undo => "undone and redone with bowline".to_owned(),
+                    None => "beside the agents: you, or other programs".to_owned(),
+                    Some(session) => format!("session {}", names.session(session)),
+                };
                 let gap = if text.is_empty() { "" } else { "\n" };
                 // Writing to a string cannot fail.
                 _ = writeln!(text, "{gap}{}", look.paint(Ink::Head, &head));
             }
-            session = Some(&group.session);
+            head_of = Some(heading);
             self.group(&mut text, group, workspace, here, names, options)?;
         }
         let shown = self.groups.iter().map(|group| group.changes.len()).sum();
@@ -133,7 +138,12 @@ impl List {
             0 => String::new(),
             undone => format!("; {undone} more {} undone (--all)", if undone == 1 { "is" } else { "are" }),
         };
-        let how = if shown == 0 { "" } else { "; take back with bowline undo --change, --turn or --session" };
+        let edits = self.groups.iter().flat_map(|group| &group.changes);
+        let edits = edits.filter(|changed| changed.in_effect && changed.change.reverses.is_empty());
+        let newest = edits.map(|changed| changed.change.id).max();
+        let how = newest.map_or_else(String::new, |id| {
+            format!("; bowline undo takes the last turn back, bowline undo --change {id} one change")
+        });
         _ = writeln!(text, "{gap}{}{more}{how}", count(shown, "change", "changes"));
         Ok(text)
     }

@@ -184,11 +184,11 @@ impl UndoContext<'_> {
             text =
                 format!("nothing is in conflict: {} can be {}\n", self.meant.words, self.request.way.done());
         } else {
-            let word = self.request.way.word();
-            text.push_str(&format!(
-                "bowline {word} --conflicts markers   puts both into the files, to be edited\n\
-                 bowline {word} --conflicts force     brings back what was before, and drops what is there now\n"
-            ));
+            text.push_str(
+                "\nrun the same command again with one of these instead:\n\
+                 \x20 --conflicts markers   puts both sides into the files, to be edited\n\
+                 \x20 --conflicts force     brings back what was before, and drops what is there now\n",
+            );
         }
         page(&text)
     }

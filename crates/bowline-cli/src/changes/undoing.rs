@@ -156,7 +156,7 @@ pub(super) fn perform(
     let done = match way.act(&workspace, &meant.selection, resolution) {
         Ok(done) => Done { files: done.files, left: done.left, refused: Vec::new() },
         Err(error @ (FilesError::NothingTo(_) | FilesError::OnlyFound(_))) => {
-            return Err(context.not_begun(error));
+            return Err(with_hint(context.not_begun(error), here, way));
         }
         Err(error) if !request.keep_going => return Err(refused(&context, error)),
         Err(_) => one_by_one(&workspace, way, &meant.selection, resolution)?,

@@ -259,13 +259,16 @@ impl Approval {
 
     /// Goes on to what was not in sight yet, once; and says whether there was such a thing: then a yes is none yet.
     fn goes_on(&mut self) -> bool {
-        let unread = self.hidden > 0 && !self.read;
+        let is_answer_hidden =
+            self.question.default_number(Choice::Allow).is_some_and(|number| number > self.offered);
+        let unread = (self.hidden > 0 || is_answer_hidden) && !self.read;
         let unseen = self.looked_at.iter().position(|looked_at| !looked_at);
         if self.warned.is_some() || (unseen.is_none() && !unread) {
             return false;
         }
         let missing = self.looked_at.iter().filter(|looked_at| !**looked_at).count();
         self.warned = Some(match self.looked_at.len() {
+            _ if unread && self.hidden == 0 => "there are several answers".to_owned(),
             _ if unread => "there are warnings".to_owned(),
             1 => "there is more of it".to_owned(),
             items => format!("{missing} of {items} were not all in sight"),
@@ -281,12 +284,9 @@ impl Approval {
         true
     }
 
-    /// Returns an answer, if the agent leaves it to a yes or a no, and all of what is allowed was in sight. One that lasts
-    /// holds for the narrowest that a rule can be made for.
+    /// Returns an answer, if all of what is allowed was in sight. One that lasts holds for the narrowest that a rule can be
+    /// made for.
     fn answer(&mut self, choice: Choice, keep: Keep) -> Option<Reply> {
-        if !self.question.is_plain(choice) {
-            return None;
-        }
         let reply = match keep {
             Keep::Once => Reply::answer(choice, keep),
             _ => Keeping::new(&self.question, choice)?.reply(keep)?,
@@ -296,12 +296,9 @@ impl Approval {
 
     /// Lets the person choose what an answer holds for, and how long.
     fn keep(&mut self) {
-        let choice = if self.question.is_plain(Choice::Allow) { Choice::Allow } else { Choice::Deny };
-        let keeping = Keeping::new(&self.question, choice).filter(|_| self.question.is_plain(choice));
-        if choice == Choice::Allow && keeping.is_some() && self.goes_on() {
-            return;
-        }
-        if let Some(keeping) = keeping {
+        if let Some(keeping) = Keeping::new(&self.question, Choice::Allow)
+            && !self.goes_on()
+        {
             self.mode = Mode::Keeping(keeping);
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct Entry {
     pub(crate) before: Option<String>,
     /// The text after, likewise.
     pub(crate) after: Option<String>,
+    /// What its turn was asked to do, if that is known.
+    pub(crate) title: Option<String>,
 }
 
 impl Entry {

@@ -51,6 +51,12 @@ impl Command {
     }
 }
 
+/// Names the conversation's own commands, for a user who asks the agent for help.
+pub(crate) fn own() -> String {
+    let names: Vec<String> = TABLE.iter().map(|(name, ..)| format!("/{name}")).collect();
+    format!("this terminal adds {}; F1 shows the keys", names.join(", "))
+}
+
 /// Returns a file as it was mentioned: without the `@` and the quotes.
 fn mentioned(input: &str) -> &str {
     let name = input.strip_prefix('@').unwrap_or(input);

@@ -14,6 +14,8 @@ pub(super) fn command(arguments: &ClientArguments, session: &str) -> String {
         add_dir,
         open,
         model,
+        base_url,
+        window,
         mode,
         approve,
         policy,
@@ -23,6 +25,7 @@ pub(super) fn command(arguments: &ClientArguments, session: &str) -> String {
         confine,
         mcp,
         session: _,
+        auth,
         timeout,
         trace,
     } = arguments;
@@ -40,11 +43,14 @@ pub(super) fn command(arguments: &ClientArguments, session: &str) -> String {
     }
     open.iter().for_each(|text| with("--open", Some(text.clone())));
     with("--model", model.clone());
+    with("--base-url", base_url.clone());
+    with("--window", window.map(|window| window.to_string()));
     with("--mode", mode.clone());
     let approve = approve.and_then(|approve| clap::ValueEnum::to_possible_value(&approve));
     with("--approve", approve.map(|value| value.get_name().to_owned()));
     with("--policy", policy.as_deref().map(whole));
     mcp.iter().for_each(|text| with("--mcp", Some(text.clone())));
+    with("--auth", auth.clone());
     with("--timeout", timeout.map(|time| time.as_secs_f64().to_string()));
     with("--trace", trace.as_deref().map(whole));
     let flags = [

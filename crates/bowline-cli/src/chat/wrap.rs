@@ -152,7 +152,8 @@ impl<'a> Lines<'a> {
 
     fn prefix(width: usize, prefix: &[Span<'static>]) -> (Vec<Span<'static>>, usize) {
         let taken: usize = prefix.iter().map(Span::width).sum();
-        if taken < width { (prefix.to_vec(), width - taken) } else { (Vec::new(), width) }
+        // What is left has room for the widest character.
+        if taken + 2 <= width { (prefix.to_vec(), width - taken) } else { (Vec::new(), width) }
     }
 
     fn push(&mut self, symbol: &str, style: Style, width: usize, breaks: Break) {

@@ -51,6 +51,12 @@ impl AgentCommand {
         let Some(text) = arguments.agent.as_deref().filter(|text| *text != OWN) else {
             return Self::own(arguments);
         };
+        if arguments.base_url.is_some() || arguments.window.is_some() {
+            return Err(Ending::Usage(
+                "--base-url and --window are for Bowline's own agent: leave out --agent, or tell the other agent in its own way"
+                    .to_owned(),
+            ));
+        }
         let words = words(text)?;
         if let [name] = words.as_slice() {
             if let Some(configured) = config.agents.get(name) {
@@ -93,6 +99,12 @@ impl AgentCommand {
         let mut args: Vec<OsString> = vec!["agent".into()];
         if let Some(model) = &arguments.model {
             args.extend(["--model".into(), model.into()]);
+        }
+        if let Some(url) = &arguments.base_url {
+            args.extend(["--base-url".into(), url.into()]);
+        }
+        if let Some(window) = arguments.window {
+            args.extend(["--window".into(), window.to_string().into()]);
         }
         let options::Modes { first, widest } = options::own_modes(arguments)?;
         if let Some(mode) = first {

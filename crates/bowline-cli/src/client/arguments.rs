@@ -26,6 +26,14 @@ pub(crate) struct ClientArguments {
     /// The model that the agent should use, as the agent names it
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
+    /// For Bowline's own agent and a --model: where the server of the model is, such as http://127.0.0.1:8080/v1 for one that
+    /// speaks as OpenAI's does
+    #[arg(long, value_name = "URL", requires = "model")]
+    pub(crate) base_url: Option<String>,
+    /// For Bowline's own agent and a --model: how many tokens the window of the model has, where that is not known; without it
+    /// a server of `compatible/NAME` is asked
+    #[arg(long, value_name = "TOKENS", requires = "model")]
+    pub(crate) window: Option<u64>,
     /// The mode that the agent should work in, as the agent names it; Bowline's own has `read-only`, `ask`, `accept-edits`
     /// and `full`, which are --approve `reads`, `ask`, `edits` and `all` in other words
     #[arg(long, value_name = "NAME")]
@@ -58,6 +66,10 @@ pub(crate) struct ClientArguments {
     /// Goes on with a session: its id, or `last` for the one that this agent was in last here
     #[arg(long, value_name = "ID|last")]
     pub(crate) session: Option<String>,
+    /// How to log in, if the agent wants that before it opens a session: the id of one of the ways that it offers, which
+    /// `bowline doctor` lists. At a terminal you are asked
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) auth: Option<String>,
     /// Ends a turn that takes longer; a fraction such as 0.5 will do
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use bowline_state::failure::quote;
+use bowline_state::foreign_files::ForeignFiles;
 use serde::Deserialize;
 
 use super::arguments::{Approve, ClientArguments};
@@ -27,6 +28,9 @@ pub(crate) struct Config {
     pub(crate) model: Option<String>,
     /// What `run` and `chat` allow without a question.
     pub(crate) approve: Option<Approve>,
+    /// Files whose changes on disk are other programs', beside the built-in ones.
+    #[serde(default, rename = "ignore-changes")]
+    pub(crate) ignore_changes: ForeignFiles,
     /// Agents by name.
     #[serde(default)]
     pub(crate) agents: BTreeMap<String, ConfiguredAgent>,

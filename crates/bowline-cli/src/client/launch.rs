@@ -22,12 +22,14 @@ use futures_util::FutureExt as _;
 use super::agents::AgentCommand;
 use super::config::Config;
 use super::last::LastSessions;
+use super::login::LoginRequired;
 use super::reopen::{self, Reopen};
 use super::trace::{Taps, Trace};
 use super::{ClientArguments, options, setting};
 use crate::SUPERVISOR;
 use crate::ending::Ending;
 use crate::places::Places;
+use crate::quirks::quirk_mode;
 
 /// How long an agent may take to start, and to open a session. Some load for long the first time.
 const START: Duration = Duration::from_secs(60);
@@ -104,6 +106,7 @@ impl Launch {
         let mcp_servers: Vec<_> = servers.collect::<Result<_, _>>()?;
         let mut settings = Settings::new(terminals()?);
         settings.offer = options::offer(&arguments);
+        settings.workspace.foreign_files = config.ignore_changes.clone();
         // Its own agent does by itself what is not offered to it, and what its MCP servers do nobody knows.
         let offers_all = settings.offer.read && settings.offer.write && settings.offer.terminal;
         settings.writes_here_only = agent.is_own && offers_all && mcp_servers.is_empty();
@@ -121,7 +124,7 @@ impl Launch {
             taps.push(trace.between(Side::Client, Side::Agent));
         }
         settings.tap = (!taps.is_empty()).then(|| Arc::new(Taps(taps)) as Arc<dyn Tap>);
-        settings.greeting = Some(START);
+        (settings.greeting, settings.quirks) = (Some(START), quirk_mode());
         let policy = match &arguments.policy {
             None => places.config.join("policy.toml"),
             Some(file) => {
@@ -175,12 +178,7 @@ impl Launch {
         let program = self.agent.program(&self.cwd, std::env::vars_os())?;
         let spawned = self.host.spawn_supervised(program).await;
         let connection = spawned.map_err(not_started)?;
-        let opened = tokio::time::timeout(START, self.open_session(&connection, session)).await;
-        let opened = opened.unwrap_or_else(|_| {
-            let seconds = START.as_secs();
-            Err(Ending::Failed(anyhow::anyhow!("the agent did not open a session within {seconds} s")))
-        });
-        match opened {
+        match self.open_after_login(&connection, session).await {
             Ok(session) => Ok(Client { connection, session }),
             Err(ending) => {
                 let has_died = has_ended(&connection);
@@ -195,6 +193,41 @@ impl Launch {
                 })
             }
         }
+    }
+
+    /// Opens a session. If the agent wants a login first, and the command line says how, that is done, once.
+    async fn open_after_login(
+        &self,
+        connection: &Connection,
+        session: Option<&str>,
+    ) -> Result<Session, Ending> {
+        let open = || async {
+            let opened = tokio::time::timeout(START, self.open_session(connection, session)).await;
+            opened.unwrap_or_else(|_| {
+                let seconds = START.as_secs();
+                Err(Ending::Failed(anyhow::anyhow!("the agent did not open a session within {seconds} s")))
+            })
+        };
+        match open().await {
+            Err(Ending::LoginRequired(wanted)) => {
+                let agent = (self.agent.clone(), self.cwd.clone());
+                wanted.log_in(connection, self.arguments.auth.as_deref(), agent).await?;
+                open().await.map_err(|ending| match ending {
+                    Ending::LoginRequired(wanted) => wanted.again(),
+                    other => other,
+                })
+            }
+            opened => opened,
+        }
+    }
+
+    /// Prepares to log in by a method that a person chose: one for a terminal is run now, another when a session is opened.
+    pub(crate) async fn log_in(&mut self, wanted: &LoginRequired, method: AuthMethod) -> Result<(), Ending> {
+        if let AuthMethod::Terminal(method) = &method {
+            return wanted.run_in_terminal(method).await;
+        }
+        self.arguments.auth = Some(method.id().0.to_string());
+        Ok(())
     }
 
     /// Remembers a session in which something is said as the agent's last one here.
@@ -249,7 +282,7 @@ pub(super) fn failed_to_open(connection: &Connection, error: HostError) -> Endin
     match error {
         HostError::Call(CallError::Refused(refusal)) if wants_login(&refusal) => {
             let methods = &connection.initialized().auth_methods;
-            Ending::Failed(anyhow::anyhow!("{}", log_in(methods, &told(&refusal))))
+            Ending::LoginRequired(LoginRequired::new(told(&refusal), methods))
         }
         HostError::Call(CallError::Refused(refusal)) => {
             Ending::Failed(anyhow::anyhow!("the agent did not open a session: {}", told(&refusal)))
@@ -325,7 +358,10 @@ fn not_started(error: HostError) -> Ending {
             let is_foreign =
                 matches!(&why, CallError::Refused(error) if error.code == ErrorCode::MethodNotFound);
             let hint = if is_foreign { ": is it one that speaks ACP?" } else { "" };
-            let why = anyhow::anyhow!("{}{hint}", quote(&why.to_string()));
+            let why = match &why {
+                CallError::Refused(refusal) if !is_foreign => anyhow::anyhow!("{}", told(refusal)),
+                other => anyhow::anyhow!("{}{hint}", quote(&other.to_string())),
+            };
             let exit = AgentExit { status: None, ..*exit };
             with_last_words(why.context("the agent did not start"), Some(&exit))
         }
@@ -372,14 +408,18 @@ pub(crate) fn with_last_words(why: anyhow::Error, exit: Option<&AgentExit>) -> E
     if let Some(status) = exit.status.filter(|status| !status.success()) {
         text += &format!("; it ended with {status}");
     }
-    let lines: Vec<&str> = exit.stderr.trim_end().lines().collect();
-    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
-    if !last.is_empty() {
-        text += "; its last words:";
-        for line in last {
-            text += &format!("\n  {}", display::line(line, 500));
+    let mut quote = |what: &str, written: &str| {
+        let lines: Vec<&str> = written.trim_end().lines().collect();
+        let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+        if !last.is_empty() {
+            text += what;
+            for line in last {
+                text += &format!("\n  {}", display::line(line, 500));
+            }
         }
-    }
+    };
+    quote("; its last words:", &exit.stderr);
+    quote("; it wrote to stdout, where only messages belong:", &exit.stdout);
     Ending::Failed(anyhow::anyhow!(text))
 }
 

@@ -1,6 +1,7 @@
 //! The options of `run` and `chat` that are more than a word, read into what the host takes.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -27,6 +28,7 @@ pub(super) fn offer(arguments: &ClientArguments) -> Offer {
         write: !arguments.no_fs && !arguments.read_only,
         terminal: !arguments.no_terminal && !arguments.read_only,
         elicitation: true,
+        terminal_login: std::io::stdin().is_terminal() && std::io::stderr().is_terminal(),
     }
 }
 

@@ -3,7 +3,7 @@
 use bowline_host::{Connection, HostError, Session, SessionOptions};
 use bowline_state::capabilities::AgentMethod;
 use bowline_state::display;
-use bowline_state::failure::quote;
+use bowline_state::failure::{self, quote};
 use bowline_state::schema::v1::{ListSessionsRequest, SessionId, SessionInfo};
 use bowline_wire::CallError;
 
@@ -145,7 +145,7 @@ async fn open_exactly(
     };
     opened.map_err(|error| match error {
         HostError::Call(CallError::Refused(refusal)) if is_unknown(refusal.code.into()) => {
-            let why = quote(&refusal.message);
+            let why = failure::error_text(&refusal);
             Ending::NoSession(format!("there is no session {}: the agent says {why}", quote(id)))
         }
         other => super::launch::failed_to_open(connection, other),

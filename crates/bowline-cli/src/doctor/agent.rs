@@ -312,8 +312,11 @@ async fn session(
         Ok(Err(CallError::Refused(error))) if error.code == ErrorCode::AuthRequired => {
             let advice = match answer.auth_methods.as_slice() {
                 [] => "it offers no way to log in: see its own documentation".to_owned(),
-                [only] => format!("log in by {}, in its own program or in an editor", only.name()),
-                _ => "log in by one of the ways above, in its own program or in an editor".to_owned(),
+                [only] => format!("log in with --auth {} of `bowline run` or `bowline chat`", only.id().0),
+                _ => {
+                    "log in with --auth of `bowline run` or `bowline chat`: it takes a name in brackets above"
+                        .to_owned()
+                }
             };
             section.broken(format!("session/new: it wants a login first: {}", told(&error)), advice);
             return;

@@ -7,7 +7,8 @@ use bowline_state::display;
 use bowline_state::operation::{Invocation, Kind, Operation, Target};
 use bowline_state::paths::Access;
 use bowline_state::policy::{
-    Context, Effect, Lifetime, Matcher, Policy, Preset, Rule, RuleSpec, Source, Suggestion, suggest,
+    Context, Effect, Ground, Law, Lifetime, Matcher, Policy, Preset, Rule, RuleSpec, Source, Suggestion,
+    suggest,
 };
 use bowline_workspace::approvals::Fallback;
 use bowline_workspace::terminals::looked_at_within;
@@ -19,6 +20,8 @@ pub(crate) struct Hint {
     pub(crate) flag: Option<&'static str>,
     /// The commands that add rules, each quoted; as many as it takes.
     pub(crate) rules: Option<Vec<String>>,
+    /// The commands that allow a write as well, where reads are denied: agents read what they are about to change.
+    pub(crate) to_write: Option<Vec<String>>,
 }
 
 impl Hint {
@@ -26,7 +29,13 @@ impl Hint {
     pub(crate) fn of(host: &Host, operations: &[Operation], session: &str, given: Option<Preset>) -> Self {
         let context = Context { session: session.to_owned(), turn: None, now: Moment(0) };
         let flag = flag(host, operations, &context, given);
-        Self { flag, rules: rules(host, operations, &context, given) }
+        let rules = |operations: &[Operation]| rules(host, operations, &context, given);
+        let is_read = |operation: &Operation| operation.kind == Kind::Read;
+        let to_write = (flag.is_none() && operations.iter().all(is_read)).then(|| {
+            let write = |operation: &Operation| Operation { kind: Kind::Write, ..operation.clone() };
+            rules(&operations.iter().map(write).collect::<Vec<_>>())
+        });
+        Self { flag, rules: rules(operations), to_write: to_write.flatten() }
     }
 }
 
@@ -36,10 +45,22 @@ impl std::fmt::Display for Hint {
             (Some(flag), _) => write!(f, "{flag} would allow it"),
             (None, Some(rules)) => {
                 let does = if rules.len() == 1 { "does" } else { "do" };
-                write!(f, "no flag allows it, but {} {does}", rules.join(" and "))
+                write!(f, "no flag allows it, but {} {does}", rules.join(" and "))?;
+                match &self.to_write {
+                    Some(rules) => write!(f, "; to change it takes {} as well", rules.join(" and ")),
+                    None => Ok(()),
+                }
             }
             (None, None) => f.write_str("no flag and no rule allows it"),
         }
+    }
+}
+
+/// Returns what would have allowed something that rules allow, to an agent that takes a yes for always only.
+pub(crate) fn always_hint(host: &Host) -> &'static str {
+    match host.approvals().policy_with(Fallback::Unless(Preset::Full)) {
+        Ok(policy) if policy.preset == Preset::Full => "--approve all would allow it",
+        _ => "`bowline chat` lets you say that",
     }
 }
 
@@ -78,6 +99,14 @@ fn rules(
         if allows(&policy, operation, context) {
             continue;
         }
+        // Variables need rules of their own, whatever the command is.
+        for suggestion in unruled_variables(&policy, operation, context) {
+            commands.push(format!("`{}`", command(&suggestion, &policy.roots)?));
+            policy.rules.push(rule(&suggestion)?);
+        }
+        if allows(&policy, operation, context) {
+            continue;
+        }
         let suggestions = suggest(operation, &policy.roots);
         let (command, with_rule) = suggestions.iter().find_map(|suggestion| {
             let command = command(suggestion, &policy.roots)?;
@@ -89,6 +118,21 @@ fn rules(
         policy = with_rule;
     }
     (!commands.is_empty()).then_some(commands)
+}
+
+/// Returns a rule for each variable that a command sets and no rule allows.
+fn unruled_variables(policy: &Policy, operation: &Operation, context: &Context) -> Vec<Suggestion> {
+    let mut found: Vec<Suggestion> = Vec::new();
+    for reason in policy.judge(operation, context).because {
+        let Ground::Law(Law::RunsCode(_) | Law::UnknownVariable) = reason.ground else { continue };
+        let Some(name) = reason.subject else { continue };
+        let text = format!("the variable {name}");
+        let suggestion = Suggestion { kinds: Kind::Execute.into(), matcher: Matcher::Variable(name), text };
+        if !found.contains(&suggestion) {
+            found.push(suggestion);
+        }
+    }
+    found
 }
 
 fn allows(policy: &Policy, operation: &Operation, context: &Context) -> bool {
@@ -118,6 +162,7 @@ fn command(suggestion: &Suggestion, roots: &[String]) -> Option<String> {
             words.push(below.unwrap_or(pattern).to_owned());
         }
         Matcher::Host(host) => words.push(host.clone()),
+        Matcher::Variable(name) => words.extend(["--env".to_owned(), name.clone()]),
         Matcher::Command(given) => words.extend(given.iter().cloned()),
         Matcher::Exact(Invocation::Argv(given)) => {
             words.push("--exact".to_owned());
@@ -132,6 +177,9 @@ fn command(suggestion: &Suggestion, roots: &[String]) -> Option<String> {
 
 /// A longer command is not shown.
 const MAX_COMMAND: usize = 300;
+
+/// Stands for the value of a variable that is not known.
+const UNKNOWN_VALUE: &str = "?";
 
 /// Returns what an entry is about, as rules judge it.
 pub(crate) fn operation(host: &Host, entry: &Entry) -> Option<Operation> {
@@ -148,9 +196,11 @@ pub(crate) fn operation(host: &Host, entry: &Entry) -> Option<Operation> {
             let access = if kind == Kind::Read { Access::Read } else { Access::Write };
             return roots.admit(asked, access).ok().map(|admitted| admitted.operation(kind));
         }
-        Subject::Command { line, cwd, .. } => {
+        Subject::Command { line, cwd, env } => {
             let invocation = Invocation::Shell(line.clone());
-            Target::Command(looked_at_within(roots, invocation, cwd.clone(), Vec::new()))
+            // The log has no values. Without them a variable is judged as the worse that it may be.
+            let env = env.iter().map(|name| (name.clone(), UNKNOWN_VALUE.to_owned())).collect();
+            Target::Command(looked_at_within(roots, invocation, cwd.clone(), env))
         }
         Subject::Url(url) => Target::Url(url.clone()),
         Subject::Text(text) => Target::Described(text.clone()),

@@ -116,7 +116,7 @@ pub(crate) fn describe_saved_rule(rule: &Rule) -> String {
     };
     let name = match &spec.matcher {
         Matcher::Everything => "*".to_owned(),
-        Matcher::Path(text) | Matcher::Host(text) => text.clone(),
+        Matcher::Path(text) | Matcher::Host(text) | Matcher::Variable(text) => text.clone(),
         Matcher::Command(words) => words.join(" "),
         Matcher::Exact(invocation) => display::invocation(invocation).into_owned(),
     };
@@ -143,6 +143,7 @@ fn what(matcher: &Matcher) -> String {
         Matcher::Everything => "everything".to_owned(),
         Matcher::Path(pattern) => safe(pattern),
         Matcher::Host(host) => safe(host),
+        Matcher::Variable(name) => format!("variable {}", safe(name)),
         Matcher::Command(words) => {
             format!("{} …", safe(&display::invocation(&Invocation::Argv(words.clone()))))
         }
@@ -154,7 +155,7 @@ fn object(number: usize, rule: &Rule) -> serde_json::Value {
     let spec = rule.spec();
     let pattern = match &spec.matcher {
         Matcher::Everything => json!(true),
-        Matcher::Path(text) | Matcher::Host(text) => json!(text),
+        Matcher::Path(text) | Matcher::Host(text) | Matcher::Variable(text) => json!(text),
         Matcher::Command(words) | Matcher::Exact(Invocation::Argv(words)) => json!(words),
         Matcher::Exact(Invocation::Shell(line)) => json!(line),
     };
@@ -238,6 +239,10 @@ fn matcher(arguments: &RuleArguments) -> Result<Matcher, Ending> {
         ))),
     };
     let is_for = |kind| kinds.contains(kind);
+    if let Some(name) = &arguments.env {
+        // Other kinds are refused with the rule.
+        return Ok(Matcher::Variable(name.clone()));
+    }
     if kinds == Kinds::from(Kind::Execute) {
         let words = match arguments.pattern.as_slice() {
             [all] if all == "*" => return Ok(Matcher::Everything),
@@ -311,7 +316,7 @@ pub(super) fn forget(named: &str, place: &Where) -> Result<(), Ending> {
 fn is_named(matcher: &Matcher, named: &str) -> bool {
     match matcher {
         Matcher::Everything => named == "*",
-        Matcher::Path(text) | Matcher::Host(text) => text == named,
+        Matcher::Path(text) | Matcher::Host(text) | Matcher::Variable(text) => text == named,
         Matcher::Command(words) => words.join(" ") == named || plain_words(named).as_ref() == Some(words),
         Matcher::Exact(invocation) => display::invocation(invocation) == named,
     }

@@ -38,7 +38,7 @@ impl Desk {
 
 async fn show(caller: &Caller, session: &SessionId, update: impl IntoSessionUpdate) {
     let notification = SessionNotification::new(session.clone(), update.into_session_update());
-    // If the editor is gone, nobody looks.
+    // If the editor is gone, the update has no reader.
     caller.notify(&notification).await.ok();
 }
 

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use bowline_host::{Host, HostError, Places, Settings};
 use bowline_proxy::{BoxFuture, Engine, EngineSession, Line};
 use bowline_state::display;
+use bowline_state::foreign_files::ForeignFiles;
 use bowline_state::policy::Preset;
 use bowline_state::relay::{Method, Opened, Opening};
 use bowline_workspace::roots::RootSpec;
@@ -30,6 +31,8 @@ pub(super) struct Plan {
     pub(super) preset: Option<Preset>,
     /// Who starts commands.
     pub(super) supervisor: Supervisor,
+    /// Whose changes on disk are not the agent's.
+    pub(super) foreign_files: ForeignFiles,
     /// Whether changes on disk are looked for.
     pub(super) observe: bool,
 }
@@ -94,12 +97,13 @@ impl LocalEngine {
     }
 
     async fn open(&self, cwd: &Path, more: &[PathBuf]) -> anyhow::Result<Host> {
-        let Plan { places, preset, supervisor, observe } = self.inner.plan.clone();
+        let Plan { places, preset, supervisor, observe, foreign_files } = self.inner.plan.clone();
         let places = places.context("there is no place for the journal: set HOME")?;
         let mut terminals = terminals::Settings::inheriting(supervisor, std::env::vars_os());
         terminals.temporary = std::env::temp_dir();
         let mut settings = Settings::new(terminals);
         (settings.preset, settings.observe) = (preset, observe);
+        settings.workspace.foreign_files = foreign_files;
         settings.more_roots = more.iter().map(|path| RootSpec::writable(path.to_string_lossy())).collect();
         let (cwd, desk) = (cwd.to_owned(), self.inner.desk.clone());
         let opened = tokio::task::spawn_blocking(move || {
@@ -116,6 +120,10 @@ pub(super) fn say(text: &str) {
 }
 
 impl Engine for LocalEngine {
+    fn notes(&self, line: &str) {
+        say(line);
+    }
+
     fn prepares(&self, opening: &Opening) {
         let (engine, opening) = (self.clone(), opening.clone());
         tokio::spawn(async move { engine.host(&opening).await.map(drop) });

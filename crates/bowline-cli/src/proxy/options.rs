@@ -6,9 +6,11 @@ use bowline_state::policy::Preset;
 use bowline_workspace::terminals::Supervisor;
 use clap::Args;
 
-use super::engine::Plan;
+use super::engine::{Plan, say};
+use crate::client::config::Config;
 use crate::ending::Ending;
 use crate::places::Places;
+use crate::quirks::quirk_mode;
 
 /// What is done beside passing messages on.
 #[derive(Args, Debug)]
@@ -35,13 +37,18 @@ pub(super) struct BesideArguments {
 impl BesideArguments {
     /// Returns what is done to messages.
     pub(super) fn doing(&self) -> bowline_proxy::Options {
-        bowline_proxy::Options { rules: self.policy.is_some(), host: self.host, route: self.route_writes }
+        bowline_proxy::Options {
+            rules: self.policy.is_some(),
+            host: self.host,
+            route: self.route_writes,
+            quirks: quirk_mode(),
+        }
     }
 
     /// Returns how the engine works.
     pub(super) fn plan(&self, here: &Path, supervisor: Supervisor) -> Result<Plan, Ending> {
         // Without them messages pass all the same.
-        let own = Places::of(|name| std::env::var_os(name)).ok();
+        let own = Places::of_user().ok();
         let given = self.policy.as_deref().filter(|given| !given.is_empty());
         let preset: Option<Preset> = given.and_then(|given| given.parse().ok());
         let file = given.filter(|_| preset.is_none()).map(|file| {
@@ -52,10 +59,18 @@ impl BesideArguments {
             })
         });
         let file = file.transpose()?;
+        let config = own.as_ref().map(|own| Config::read(&own.config));
+        let foreign_files = config.map(|config| config.map(|config| config.ignore_changes));
+        // Messages pass whatever the configuration says.
+        let foreign_files = foreign_files.transpose().unwrap_or_else(|error| {
+            say(&format!("{error}: only the built-in patterns of ignore-changes are used"));
+            None
+        });
+        let foreign_files = foreign_files.unwrap_or_default();
         let places = own.map(|own| {
             let policy = file.unwrap_or_else(|| own.config.join("policy.toml"));
             bowline_host::Places { state: own.state, policy, anchors: own.anchors }
         });
-        Ok(Plan { places, preset, supervisor, observe: !self.no_observe })
+        Ok(Plan { places, preset, supervisor, observe: !self.no_observe, foreign_files })
     }
 }

@@ -65,7 +65,7 @@ impl Here {
     /// # Errors
     /// As [`Here::find`].
     pub(super) fn look(cwd: Option<&Path>, sign: Sign) -> Result<Self, Ending> {
-        let own = Places::of(|name| std::env::var_os(name))?;
+        let own = Places::of_user()?;
         let places = HostPlaces {
             state: own.state.clone(),
             policy: own.config.join("policy.toml"),

@@ -12,8 +12,8 @@ use bowline_state::ledger::Verdict;
 use bowline_state::operation::Operation;
 use bowline_state::policy::Rule;
 use bowline_state::schema::v1::{
-    ContentBlock, CreateElicitationRequest, ElicitationAction, SessionUpdate, TerminalId, ToolCallId,
-    ToolCallStatus,
+    AuthMethod, ContentBlock, CreateElicitationRequest, ElicitationAction, SessionUpdate, TerminalId,
+    ToolCallId, ToolCallStatus,
 };
 use bowline_workspace::terminals::LocalTerminals;
 use futures_util::FutureExt as _;
@@ -24,6 +24,7 @@ use super::output::Output;
 use super::paint::{Paint, safe};
 use super::person;
 use super::story::Story;
+use crate::client::login::LoginRequired;
 use crate::policy::describe_saved_rule;
 
 /// So many refusals are kept to be told at the end.
@@ -218,6 +219,16 @@ impl Front {
     pub(super) fn outcome(&self) -> (Vec<CallOutcome>, String) {
         let mut state = self.state();
         (std::mem::take(&mut state.calls), std::mem::take(&mut state.answer))
+    }
+
+    /// Asks a person how to log in to the agent; none without a person, or if they decline.
+    pub(super) async fn log_in(&self, wanted: &LoginRequired) -> Option<AuthMethod> {
+        let person = self.person.as_ref().filter(|_| wanted.has_methods())?;
+        let _asking = Asking::begin(self);
+        match wanted.named() {
+            Some(method) => Some(method),
+            None => person.log_in(wanted).await,
+        }
     }
 
     /// Waits until no command runs.

@@ -10,8 +10,8 @@ use bowline_state::display;
 use bowline_state::elicitation::{Content, Field, Form, Input, Page};
 use bowline_state::question::Shown;
 use bowline_state::schema::v1::{
-    CreateElicitationRequest, ElicitationAcceptAction, ElicitationAction, ElicitationContentValue as Value,
-    ElicitationMode,
+    AuthMethod, CreateElicitationRequest, ElicitationAcceptAction, ElicitationAction,
+    ElicitationContentValue as Value, ElicitationMode,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::{Mutex, MutexGuard, oneshot};
@@ -19,6 +19,7 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 use super::output::Output;
 use super::paint::Paint;
 use crate::client::ApprovedChanges;
+use crate::client::login::{LoginAnswer, LoginRequired};
 
 /// So many lines may be wanted at once: the one of the question that waits, and those that were given up a moment ago.
 const MAX_WANTED: usize = 64;
@@ -75,7 +76,7 @@ impl Person {
                 0 => String::new(),
                 several => format!("1-{several}/"),
             };
-            let keys: String = keys(question).into_iter().map(|(key, _)| format!("{key}/")).collect();
+            let keys: String = keys(question).iter().map(|(key, _)| format!("{key}/")).collect();
             self.say(&self.paint.bold(&format!("Allow it? [{numbers}{keys}?] ")));
             let Some(line) = typing.line().await else {
                 self.say("\n");
@@ -93,7 +94,29 @@ impl Person {
                     self.is_waiting.store(false, Ordering::Relaxed);
                     return deny(&reason);
                 }
-                Err(Unclear::Help) => self.say(HELP),
+                Err(Unclear::Help) => {
+                    let line = line.trim();
+                    if !line.is_empty() && line != "?" {
+                        self.say(&format!("\"{}\" is no answer here.\n", display::line(line, 40)));
+                    }
+                    self.say(HELP);
+                }
+            }
+        }
+    }
+
+    /// Asks how to log in to the agent; none if the person does not want to.
+    pub(super) async fn log_in(&self, wanted: &LoginRequired) -> Option<AuthMethod> {
+        let mut typing = self.listen().await;
+        self.say(&wanted.question());
+        loop {
+            self.say(&self.paint.bold("Log in how? [a number, or n for not at all] "));
+            let line = typing.line().await?;
+            self.is_waiting.store(false, Ordering::Relaxed);
+            match wanted.answer(&line) {
+                Some(LoginAnswer::By(method)) => return Some(*method),
+                Some(LoginAnswer::Declined) => return None,
+                None => {}
             }
         }
     }
@@ -274,16 +297,19 @@ fn read_line(wanted: &Wanted) -> Option<Option<String>> {
 }
 
 /// Returns the keys that answer a question, with what they mean: those of `bowline chat`.
-fn keys(question: &Question) -> Vec<(&'static str, &'static str)> {
-    let [yes, no] = [Choice::Allow, Choice::Deny].map(|choice| question.is_plain(choice));
+fn keys(question: &Question) -> Vec<(&'static str, String)> {
+    let selects = |what: &str, choice| match question.default_number(choice) {
+        Some(number) => format!("{what} ({number})"),
+        None => what.to_owned(),
+    };
     let lasts = !question.suggestions.is_empty();
     let keys = [
-        ("y", "allow once", yes),
-        ("s", "this session", yes && lasts),
-        ("p", "this project", yes && lasts),
-        ("n", "reject", no),
-        ("N", "always reject", no && lasts),
-        ("r", "reject and say why", true),
+        ("y", selects("allow once", Choice::Allow), true),
+        ("s", "this session".to_owned(), lasts),
+        ("p", "this project".to_owned(), lasts),
+        ("n", selects("reject", Choice::Deny), true),
+        ("N", "always reject".to_owned(), lasts),
+        ("r", "reject and say why".to_owned(), true),
     ];
     keys.into_iter().filter(|(_, _, is_there)| *is_there).map(|(key, what, _)| (key, what)).collect()
 }
@@ -319,8 +345,8 @@ fn reply(line: &str, question: &Question) -> Result<Reply, Unclear> {
     }
     let word = line.to_ascii_lowercase();
     match word.as_str() {
-        "y" | "yes" | "once" if question.is_plain(Choice::Allow) => return Ok(Reply::allow()),
-        "n" | "no" if question.is_plain(Choice::Deny) => return Ok(Reply::deny()),
+        "y" | "yes" | "once" => return Ok(Reply::allow()),
+        "n" | "no" => return Ok(Reply::deny()),
         "r" => return Err(Unclear::Reason),
         _ => {}
     }
@@ -343,7 +369,7 @@ fn reply(line: &str, question: &Question) -> Result<Reply, Unclear> {
 
 /// Returns an answer that lasts: for the suggestion with a number, or for the narrowest if there is none.
 fn lasting(choice: Choice, keep: Keep, number: &str, question: &Question) -> Result<Reply, Unclear> {
-    if !question.is_plain(choice) || question.suggestions.is_empty() {
+    if question.suggestions.is_empty() {
         return Err(Unclear::Help);
     }
     let scope = match number {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bowline_host::{Host, Session};
+use bowline_host::{Host, NO_ALLOW_OPTION, ONLY_ALLOW_ALWAYS, Session};
 use bowline_state::audit::{Action, By, Decision, Subject};
 use bowline_state::changes::{Change, ContentHash, FileState, Source};
 use bowline_state::diff;
@@ -314,6 +314,13 @@ fn by_rules(host: &Host, session: &str, turn: u64, given: Option<Preset>) -> Vec
             };
             let subject = display::line(&subject, 300);
             match &entry.by {
+                _ if entry.reason.as_deref() == Some(ONLY_ALLOW_ALWAYS) => Some(format!(
+                    "{verb}{subject}: the agent takes a yes for always only; {}",
+                    hint::always_hint(host)
+                )),
+                _ if entry.reason.as_deref() == Some(NO_ALLOW_OPTION) => {
+                    Some(format!("{verb}{subject}: {NO_ALLOW_OPTION}"))
+                }
                 By::Rule(rule) => Some(format!("{verb}{subject}: by {}", display::line(rule, 300))),
                 By::Preset(preset) => {
                     let operations = hint::operation(host, &entry);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum as _;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::editors::{Editor, Home, Role};
 use super::{jsonc, writing};
@@ -56,16 +56,24 @@ pub(crate) fn installed(
 /// Says whether an editor's file names Bowline's program.
 fn starts_bowline(file: &Path, group: &str) -> bool {
     let Ok(Some(text)) = writing::read(file) else { return false };
-    let Some(Value::Object(all)) =
-        jsonc::read(&text.text).and_then(|mut all| Some(all.get_mut(group)?.take()))
-    else {
-        return false;
-    };
-    let is_bowline = |entry: &Value| {
-        let program = entry.get("command").and_then(Value::as_str).map(Path::new);
-        program.and_then(Path::file_name).is_some_and(|name| name == "bowline")
-    };
-    all.values().any(is_bowline)
+    entries(&text.text, group).is_some_and(|entries| entries.values().any(is_bowline))
+}
+
+/// Says whether an editor's file has an entry with a name that starts something else than Bowline.
+pub(super) fn starts_another_program(text: &str, group: &str, name: &str) -> bool {
+    entries(text, group).and_then(|mut entries| entries.remove(name)).is_some_and(|entry| !is_bowline(&entry))
+}
+
+fn entries(text: &str, group: &str) -> Option<Map<String, Value>> {
+    match jsonc::read(text)?.get_mut(group)?.take() {
+        Value::Object(entries) => Some(entries),
+        _ => None,
+    }
+}
+
+fn is_bowline(entry: &Value) -> bool {
+    let program = entry.get("command").and_then(Value::as_str).map(Path::new);
+    program.and_then(Path::file_name).is_some_and(|name| name == "bowline")
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use bowline_state::operation::{Kind, Operation, Target};
 use bowline_state::paths::Access;
 use bowline_state::policy::Effect;
 use bowline_state::question::{Item, Occasion, Shown};
+use bowline_state::quirks::Quirk;
 use bowline_state::schema::v1::{
     Meta, ReadTextFileRequest, ReadTextFileResponse, WriteTextFileRequest, WriteTextFileResponse,
 };
@@ -55,19 +56,24 @@ enum Looked<T> {
     Ask(Box<(Operating, Admitted)>),
 }
 
-/// Serves `fs/read_text_file`.
+/// Serves `fs/read_text_file`. By the quirk, if there is one, a missing file is empty.
 pub(crate) async fn read(
     held: Arc<Held>,
     agent: Option<String>,
+    missing_file: Option<&'static Quirk>,
     request: ReadTextFileRequest,
     cx: ClientContext,
 ) -> Result<ReadTextFileResponse, Failure> {
     let path = text(&request.path)?;
     let window = Window { line: request.line, limit: request.limit };
     let call = call_for(&held.snapshot(), Some(&path));
-    let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived() };
-    let read = read_text(held, asking, path, window).await?;
-    Ok(ReadTextFileResponse::new(read.text.as_str()).meta(links_meta(&read)))
+    let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived(), missing_file };
+    match read_text(held, asking, path, window).await {
+        Ok(read) => Ok(ReadTextFileResponse::new(read.text.as_str()).meta(links_meta(&read))),
+        // The ledger knows that there is no file: a write creates it, and replaces none that has appeared since.
+        Err(Failure::ResourceNotFound { .. }) if missing_file.is_some() => Ok(ReadTextFileResponse::new("")),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Returns what the answer to a read says of a file that has other names.
@@ -88,7 +94,7 @@ pub(crate) async fn read_text(
     path: String,
     window: Window,
 ) -> Result<ReadText, Failure> {
-    let Asking { agent, call, cancel, arrived } = asking;
+    let Asking { agent, call, cancel, arrived, missing_file } = asking;
     if let Some(read) = read_at_hand(&held, &path, window, call.as_deref(), arrived) {
         return read;
     }
@@ -96,7 +102,8 @@ pub(crate) async fn read_text(
     // Judged, read and recorded in one go where the rules alone decide.
     let looked = blocking(move || {
         let mut operating = Operating::new(its.clone(), Action::Read, call)
-            .on(Subject::Path { asked: path.clone(), resolved: None });
+            .on(Subject::Path { asked: path.clone(), resolved: None })
+            .with_quirk(missing_file);
         let admitted = match its.files.admit(&path, Access::Read) {
             Ok(admitted) => admitted,
             Err(error) => return Err(operating.fail(error.into())),
@@ -204,7 +211,8 @@ pub(crate) async fn write(
 ) -> Result<WriteTextFileResponse, Failure> {
     let path = text(&request.path)?;
     let call = call_for(&held.snapshot(), Some(&path));
-    let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived() };
+    let asking =
+        Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived(), missing_file: None };
     let written = write_text(held, asking, path, request.content.into()).await?;
     Ok(WriteTextFileResponse::new().meta(written_meta(&written)))
 }

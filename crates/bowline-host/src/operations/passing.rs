@@ -45,7 +45,7 @@ pub(crate) async fn judge(
     };
     blocking(move || match decided {
         Ok(cleared) => {
-            let Some(outcome) = allowed(&options, &cleared) else {
+            let Some(outcome) = allowed(&held, &options, &cleared) else {
                 // The agent takes no yes for once, and rules say no more than that: a person may.
                 return Ok(Ruled::Ask(Box::new((operating, request))));
             };

@@ -10,7 +10,7 @@ use bowline_state::grants::Deed;
 use bowline_state::operation::{Invocation, Kind, Operation, Target};
 use bowline_state::paths::Access;
 use bowline_state::permission::{Decision, Lifetime, answer};
-use bowline_state::policy::canonical;
+use bowline_state::policy::{Preset, canonical};
 use bowline_state::question::{Choice, Item, Occasion, Offer, Shown, Told};
 use bowline_state::schema::v1::{
     Meta, PermissionOption, PermissionOptionId, RequestPermissionOutcome, RequestPermissionRequest,
@@ -26,6 +26,13 @@ use crate::session::Held;
 
 /// The texts of one question have at most so many bytes; files beyond that are named, and asked about when they are written.
 const MAX_TEXTS: usize = 32 << 20;
+
+/// The reason in the audit log for denying what rules allow for once, because the agent takes a yes for always only.
+pub const ONLY_ALLOW_ALWAYS: &str =
+    "the agent offers only to allow it always, which takes a person or the preset full";
+
+/// The same for an agent that takes no yes.
+pub const NO_ALLOW_OPTION: &str = "the agent offers no option to allow it";
 
 /// Serves `session/request_permission`.
 pub(crate) async fn request(
@@ -43,12 +50,14 @@ pub(crate) async fn request(
     let chosen = operating.chosen.take();
     blocking(move || {
         let (outcome, recorded) = match &cleared {
-            Ok(cleared) => match allowed(&request.options, cleared) {
+            Ok(cleared) => match allowed(&operating.held, &request.options, cleared) {
                 Some(outcome) => (outcome, Recorded::Allowed),
                 None => {
                     // What the agent is told was denied is no approval.
                     operating.held.shared.approvals.supersede(operating.held.name(), &superseded);
-                    operating.entry().reason = Some("the agent offers no option that says so".to_owned());
+                    let is_always = answer(&request.options, Decision::Allow(Lifetime::Always)).is_ok();
+                    let why = if is_always { ONLY_ALLOW_ALWAYS } else { NO_ALLOW_OPTION };
+                    operating.entry().reason = Some(why.to_owned());
                     (denied(&request.options), Recorded::Denied)
                 }
             },
@@ -112,14 +121,21 @@ pub(super) async fn asked(
 }
 
 /// Returns the outcome that allows it and nothing more. What holds for longer is remembered here, not by the agent: its
-/// idea of always may be wider. A person who was told that there is only always has said yes to that.
-pub(super) fn allowed(options: &[PermissionOption], cleared: &Cleared) -> Option<RequestPermissionOutcome> {
+/// idea of always may be wider. Where the agent offers only always, a person who was told so has said yes to that, and
+/// the preset full allows whatever follows. Waits for the disk.
+pub(super) fn allowed(
+    held: &Held,
+    options: &[PermissionOption],
+    cleared: &Cleared,
+) -> Option<RequestPermissionOutcome> {
     if let Cleared::Person { option: Some(id), .. } = cleared {
         return chosen_one(options, id, Choice::Allow);
     }
-    let once = answer(options, Decision::Allow(Lifetime::Once)).ok();
-    let always = || answer(options, Decision::Allow(Lifetime::Always)).ok();
-    once.or_else(|| matches!(cleared, Cleared::Person { .. }).then(always).flatten())
+    answer(options, Decision::Allow(Lifetime::Once)).ok().or_else(|| {
+        let is_full = || held.shared.approvals.policy().is_ok_and(|policy| policy.preset == Preset::Full);
+        let may_last = matches!(cleared, Cleared::Person { .. }) || is_full();
+        may_last.then(|| answer(options, Decision::Allow(Lifetime::Always)).ok())?
+    })
 }
 
 /// Returns the answer that a person chose by its name, if it was offered and says yes or no as the person did.

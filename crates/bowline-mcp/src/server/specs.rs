@@ -7,7 +7,7 @@ use bowline_state::tooling::schema::{
     EDIT, LIST, READ, RUN, WRITE, edit_schema, list_schema, number, object, one_of, read_schema, run_schema,
     search_schema, string, truth, write_schema,
 };
-use rmcp::model::{Tool, ToolAnnotations};
+use rmcp::model::{MetaObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 /// What a server offers.
@@ -59,6 +59,11 @@ const KILL: &str =
     "Ends a command that runs in the background, with all that it started, and returns its last output.";
 
 const ID: &str = "The command's id, like bg1.";
+
+/// By this Claude Code shows a tool to its model from the beginning. It hides tools of MCP servers behind a search otherwise, and
+/// a model that does not search uses its own, past the editor. qwen 0.24.4 hides them too, and has a setting of its own for it
+/// that nothing in the protocol or in a tool can set.
+const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 
 impl Offer {
     fn has(self, does: Does) -> bool {
@@ -134,6 +139,7 @@ fn tool(name: &'static str, does: Does) -> Tool {
     tool.title = Some(title.to_owned());
     tool.output_schema = output(does).map(|schema| Arc::new(fields(schema)));
     tool.annotations = Some(annotations(title, does));
+    tool.meta = Some(MetaObject(fields(json!({ ALWAYS_LOAD: true }))));
     tool
 }
 

@@ -23,8 +23,6 @@ pub(super) enum Job {
     },
     /// This call began, or has ended.
     Look(ToolCallId),
-    /// The agent told something of a call; with content or not.
-    Again(ToolCallId, bool),
     /// The turn has ended.
     TurnEnds(oneshot::Sender<()>),
 }
@@ -62,12 +60,6 @@ async fn run(session: Arc<Shared>, telling: Telling, routes: Option<Line>, mut j
                 }
                 tell(&session, &telling, &found).await;
             }
-            Job::Again(call, has_content) => {
-                let update = session.watching().again(&call, has_content);
-                if let Some(update) = update {
-                    send(&session, &telling, update).await;
-                }
-            }
             Job::TurnEnds(done) => {
                 let owners = session.watching().owners(None);
                 let found = engine.looks(owners.clone()).await;
@@ -89,17 +81,18 @@ async fn tell(session: &Shared, telling: &Telling, found: &[Found]) {
     calls.dedup();
     for call in calls {
         let its: Vec<&Found> = found.iter().filter(|found| found.call.as_deref() == Some(call)).collect();
-        let update = session.watching().report(&ToolCallId::new(call), &its);
-        if let Some(update) = update {
-            send(session, telling, update).await;
+        // If the editor is gone, the update has no reader.
+        let Ok(place) = telling.reserve().await else { return };
+        // Under the lock: what the agent tells of the call next is passed on after this, with these diffs.
+        let mut watching = session.watching();
+        if let Some(update) = watching.report(&ToolCallId::new(call), &its) {
+            place.send(message(session, update));
         }
     }
 }
 
-async fn send(session: &Shared, telling: &Telling, update: ToolCallUpdate) {
+fn message(session: &Shared, update: ToolCallUpdate) -> Vec<u8> {
     let update = SessionUpdate::ToolCallUpdate(update);
     let notification = SessionNotification::new(session.id.clone(), update);
-    let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": notification });
-    // If the editor is gone, nobody looks.
-    telling.send(message.to_string().into_bytes()).await.ok();
+    json!({ "jsonrpc": "2.0", "method": "session/update", "params": notification }).to_string().into_bytes()
 }

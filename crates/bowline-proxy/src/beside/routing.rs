@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_state::failure::Failure;
+use bowline_state::failure::{self, Failure};
 use bowline_state::schema::v1::WriteTextFileRequest;
 use bowline_state::watching::Found;
 use serde_json::value::to_raw_value;
@@ -66,7 +66,9 @@ pub(super) async fn route(
             EditorWrites { path, had, wants: after.clone(), has_read: false, call: found.call.clone() };
         let refused = match engine.editor_writes(write).await {
             // The user may take long to look at it; if the editor goes away, this ends.
-            Ok(recorded) => written(caller, recorded, &after, &sent).await.err().map(|error| error.message),
+            Ok(recorded) => {
+                written(caller, recorded, &after, &sent).await.err().map(|error| failure::error_text(&error))
+            }
             Err(Failure::Conflict { .. }) => {
                 Some("the user has typed in the same lines, and not saved".to_owned())
             }

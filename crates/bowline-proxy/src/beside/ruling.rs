@@ -132,6 +132,10 @@ impl Beside {
                 if *is_whole && session.read.len() < MAX_READ && !session.read.contains(path) {
                     session.read.insert(path.clone());
                 }
+                // An editor that is Bowline itself does the same, and remembers what there was.
+                if let Some(quirk) = self.missing_file.filter(|_| !self.editor.records) {
+                    return self.read_by_quirk(quirk, id, read?, line);
+                }
                 if !self.options.rules {
                     return None;
                 }

@@ -1,16 +1,18 @@
 //! Serving what the editor cannot, under the engine.
 
 use bowline_state::failure::Failure;
+use bowline_state::quirks::{PeerRole, Quirk, Workaround};
 use bowline_state::relay::{Method, Side};
 use bowline_state::schema::v1::{
-    CLIENT_METHOD_NAMES, ClientCapabilities, Error, InitializeRequest, SessionId,
+    CLIENT_METHOD_NAMES, ClientCapabilities, Error, InitializeRequest, InitializeResponse, SessionId,
 };
 use bowline_wire::peek::{Peek, peek};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Beside, Editor, MAX_SERVED, params};
+use super::missing_file::{empty_text, is_missing};
+use super::{Beside, Editor, MAX_SERVED, params, result};
 use crate::between::{Decision, Deed, Order, Passing};
 
 impl Beside {
@@ -37,6 +39,13 @@ impl Beside {
         }
     }
 
+    /// Notes who the agent is.
+    pub(super) fn met(&mut self, line: &[u8]) {
+        let agent = result::<InitializeResponse>(line).and_then(|answer| answer.agent_info);
+        let (mode, workaround) = (self.options.quirks, Workaround::EmptyTextForMissingFile);
+        self.missing_file = Quirk::find(mode, PeerRole::Agent, agent.as_ref(), workaround);
+    }
+
     /// Answers what the editor cannot.
     pub(super) fn serve(&self, method: Method, id: &SessionId, line: &Bytes) -> Option<Decision> {
         let Peek::Request { method: name, .. } = peek(line) else { return None };
@@ -53,7 +62,8 @@ impl Beside {
             }
             _ => None,
         };
-        let its = session.beside.clone();
+        let (its, notes) = (session.beside.clone(), self.engine.clone());
+        let quirk = self.missing_file.filter(|_| method == Method::Read);
         let place = self.served.clone().try_acquire_owned().ok();
         let is_quick = method == Method::Terminal && name != CLIENT_METHOD_NAMES.terminal_wait_for_exit;
         if place.is_none() && !is_quick {
@@ -65,7 +75,14 @@ impl Beside {
             Box::pin(async move {
                 let _place = place;
                 match its.engine().await {
-                    Some(engine) => Deed::Answer(engine.serves(name, params, call).await),
+                    Some(engine) => match (engine.serves(name, params, call).await, quirk) {
+                        // The engine remembers that there was no file.
+                        (Err(error), Some(quirk)) if is_missing(&error) => {
+                            notes.notes(&quirk.log_line(&error.message));
+                            Deed::Answer(empty_text())
+                        }
+                        (answer, _) => Deed::Answer(answer),
+                    },
                     None => Deed::Answer(Err(Error::from(unserved()))),
                 }
             }),

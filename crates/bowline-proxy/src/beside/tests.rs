@@ -41,6 +41,10 @@ struct TestEngine(Arc<Disk>);
 impl Engine for TestEngine {
     fn prepares(&self, _: &Asked) {}
 
+    fn notes(&self, line: &str) {
+        self.tell(line.to_owned());
+    }
+
     fn opens(&self, opened: &Opened) -> BoxFuture<Option<Arc<dyn EngineSession>>> {
         let session =
             (opened.session.0.as_ref() != "closed").then(|| Arc::new(self.clone()) as Arc<dyn EngineSession>);
@@ -164,7 +168,9 @@ impl EngineSession for TestEngine {
         _: Option<String>,
     ) -> BoxFuture<Result<Box<RawValue>, Error>> {
         let answer = to_raw_value(&json!({ "here": method, "params": params })).unwrap();
-        Box::pin(async move { Ok(answer) })
+        let is_missing = params.get().contains("/w/missing");
+        let missing = Failure::ResourceNotFound { uri: Some("/w/missing".to_owned()) };
+        Box::pin(async move { if is_missing { Err(missing.into()) } else { Ok(answer) } })
     }
 
     fn lists(&self, _: String, _: ListOptions) -> BoxFuture<Result<Listing, Failure>> {
@@ -218,6 +224,11 @@ struct Stage {
 
 /// A stage on which a session is open.
 async fn stage(options: Options, capabilities: &str) -> Stage {
+    stage_with(options, capabilities, r#"{"protocolVersion":1}"#).await
+}
+
+/// A stage whose agent answers `initialize` so.
+async fn stage_with(options: Options, capabilities: &str, initialized: &str) -> Stage {
     let ((editor, near_editor), (agent, near_agent)): ((Far, Ends), (Far, Ends)) =
         (pair(1 << 20), pair(1 << 20));
     let engine = TestEngine::default();
@@ -239,7 +250,7 @@ async fn stage(options: Options, capabilities: &str) -> Stage {
     if !options.host {
         assert_eq!(heard, hello);
     }
-    stage.agent.say(r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}"#).await;
+    stage.agent.say(&format!(r#"{{"jsonrpc":"2.0","id":0,"result":{initialized}}}"#)).await;
     stage.editor.hear().await;
     stage.opens("s").await;
     stage
@@ -306,6 +317,39 @@ async fn what_a_call_changed_is_shown_on_it_after_the_agents_own_update_and_befo
         {"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}
     "#]]
     .assert_eq(&format!("{shown}\n{answer}\n"));
+}
+
+#[tokio::test]
+async fn content_that_the_agent_gives_later_keeps_the_diffs_that_were_added() {
+    // As opencode 1.18.33 tells of its own write: the file is there before the call has ended, and the result comes last.
+    let mut stage = stage(Options::default(), FULL).await;
+    stage.prompts("s").await;
+    stage.passes(&update("s", r#""sessionUpdate":"tool_call","toolCallId":"t","title":"write","kind":"edit","status":"pending""#)).await;
+    while stage.engine.0.looks.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    stage.changes("/w/a");
+    stage
+        .passes(&update("s", r#""sessionUpdate":"tool_call_update","toolCallId":"t","status":"in_progress""#))
+        .await;
+    let mut heard = vec![stage.editor.hear().await];
+    let text = r#""content":[{"type":"content","content":{"type":"text","text":"Wrote file"}}],"n":1.50"#;
+    let its_diff = r#""content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}]"#;
+    for rest in [&format!(r#""status":"completed",{text}"#), text, its_diff, r#""title":"a""#] {
+        let rest = format!(r#""sessionUpdate":"tool_call_update","toolCallId":"t",{rest}"#);
+        stage.agent.say(&update("s", &rest)).await;
+        heard.push(stage.editor.hear().await);
+    }
+    stage.agent.say(ANSWER).await;
+    heard.push(stage.editor.hear().await);
+    let updates = heard.iter().map(|line| line.replace(&update("s", "").replace("}}}", ""), "..."));
+    expect![[r#"
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}],"_meta":{"bowline":{"observed":1}}}}}
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed","content":[{"type":"content","content":{"type":"text","text":"Wrote file"}},{"type":"diff","path":"/w/a","oldText":"old","newText":"new","_meta":{"bowline":{"observed":true}}}],"n":1.50}}}
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"content","content":{"type":"text","text":"Wrote file"}},{"type":"diff","path":"/w/a","oldText":"old","newText":"new","_meta":{"bowline":{"observed":true}}}],"n":1.50}}}
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","content":[{"type":"diff","path":"/w/a","oldText":"old","newText":"new"}]}}}
+        ..."sessionUpdate":"tool_call_update","toolCallId":"t","title":"a"}}}
+        {"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#]].assert_eq(&updates.collect::<Vec<_>>().join("\n"));
 }
 
 #[tokio::test]
@@ -736,4 +780,100 @@ async fn what_is_found_while_a_call_is_open_is_routed_when_none_is() {
     stage.passes(&call(r#""sessionUpdate":"tool_call_update","status":"completed""#)).await;
     let asked = stage.editor.hear().await;
     assert!(asked.contains("fs/read_text_file"), "{asked}");
+}
+
+const GEMINI: &str = r#"{"protocolVersion":1,"agentInfo":{"name":"gemini-cli","version":"0.61.0"}}"#;
+
+fn read_of(id: u32, path: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/read_text_file","params":{{"sessionId":"s","path":"{path}"}}}}"#
+    )
+}
+
+/// Lets the editor answer what it is asked next, and returns what that was.
+async fn answered(stage: &mut Stage, answer: serde_json::Value) -> String {
+    let line = stage.editor.hear().await;
+    let asked: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let mut message = json!({ "jsonrpc": "2.0", "id": asked["id"] });
+    message.as_object_mut().unwrap().extend(answer.as_object().unwrap().clone());
+    stage.editor.say(&message.to_string()).await;
+    format!("editor: {} {}\n", asked["method"], asked["params"])
+}
+
+#[tokio::test]
+async fn gemini_reads_a_missing_file_as_empty_and_replaces_none_that_appears() {
+    let mut stage = stage_with(Options::default(), FULL, GEMINI).await;
+    let missing = json!({ "error": { "code": -32002, "message": "Resource not found" } });
+    let by_node = json!({ "error": { "code": -32603, "message": "Internal error", "data": { "details": "ENOENT: no such file" } } });
+    let denied = json!({ "error": { "code": -32603, "message": "access denied" } });
+    let text = |text: &str| json!({ "result": { "content": text } });
+    let write = |id: u32, path: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/write_text_file","params":{{"sessionId":"s","path":"{path}","content":"new"}}}}"#
+        )
+    };
+    let mut told = String::new();
+    let reads = [("/w/a", missing.clone()), ("/w/b", by_node), ("/w/c", denied), ("/w/d", text("there"))];
+    for (id, (path, answer)) in (30..).zip(reads) {
+        stage.agent.say(&read_of(id, path)).await;
+        told += &answered(&mut stage, answer).await;
+        told += &format!("agent: {}\n", stage.agent.hear().await);
+    }
+    // It is still missing; it has appeared; it was read.
+    for (id, path, had) in
+        [(40, "/w/a", missing), (41, "/w/b", text("the user's")), (42, "/w/d", text("there"))]
+    {
+        let is_refused = path == "/w/b";
+        stage.agent.say(&write(id, path)).await;
+        told += &answered(&mut stage, had).await;
+        if !is_refused {
+            told += &answered(&mut stage, json!({ "result": {} })).await;
+        }
+        told += &format!("agent: {}\n", stage.agent.hear().await);
+    }
+    told += &stage.engine.0.told.lock().unwrap().join("\n");
+    expect![[r#"
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
+        agent: {"jsonrpc":"2.0","id":30,"result":{"content":""}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/b"}
+        agent: {"jsonrpc":"2.0","id":31,"result":{"content":""}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/c"}
+        agent: {"jsonrpc":"2.0","id":32,"error":{"code":-32603,"message":"access denied"}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/d"}
+        agent: {"jsonrpc":"2.0","id":33,"result":{"content":"there"}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/a"}
+        editor: "fs/write_text_file" {"sessionId":"s","path":"/w/a","content":"new"}
+        agent: {"jsonrpc":"2.0","id":40,"result":{}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/b"}
+        agent: {"jsonrpc":"2.0","id":41,"error":{"code":-32602,"message":"/w/b: the file was missing when it was read, and has appeared since: nothing was written, read it again","data":{"reason":"conflict","path":"/w/b","why":"the file was missing when it was read, and has appeared since: nothing was written, read it again","hunks":[]}}}
+        editor: "fs/read_text_file" {"sessionId":"s","path":"/w/d"}
+        editor: "fs/write_text_file" {"sessionId":"s","path":"/w/d","content":"new"}
+        agent: {"jsonrpc":"2.0","id":42,"result":{}}
+        /w/a: a missing file is read as empty text for gemini-cli: it reads a file before it creates it, and gives up on any error (BOWLINE_NO_QUIRKS=1 turns this off)
+        /w/b: a missing file is read as empty text for gemini-cli: it reads a file before it creates it, and gives up on any error (BOWLINE_NO_QUIRKS=1 turns this off)
+        None -> "new" false
+        Some("there") -> "new" true"#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn for_other_agents_and_without_the_table_reads_pass_as_they_are() {
+    let off = Options { quirks: bowline_state::quirks::QuirkMode::Off, ..Options::default() };
+    for (options, initialized) in [(off, GEMINI), (Options::default(), r#"{"protocolVersion":1}"#)] {
+        let mut stage = stage_with(options, FULL, initialized).await;
+        let read = read_of(30, "/w/a");
+        stage.agent.say(&read).await;
+        assert_eq!(stage.editor.hear().await, read);
+        let missing = r#"{"jsonrpc":"2.0","id":30,"error":{"code":-32002,"message":"Resource not found"}}"#;
+        stage.editor.say(missing).await;
+        assert_eq!(stage.agent.hear().await, missing);
+    }
+}
+
+#[tokio::test]
+async fn gemini_reads_a_missing_file_that_is_served_here_as_empty() {
+    let mut stage = stage_with(Options { host: true, ..Options::default() }, "{}", GEMINI).await;
+    stage.agent.say(&read_of(30, "/w/missing")).await;
+    assert_eq!(stage.agent.hear().await, r#"{"jsonrpc":"2.0","id":30,"result":{"content":""}}"#);
+    let told = stage.engine.0.told.lock().unwrap().join("\n");
+    assert!(told.contains("is read as empty text for gemini-cli"), "{told}");
 }

@@ -31,7 +31,7 @@ impl Beside {
         let session = self.sessions.get(id)?;
         let path = request.path.to_str()?.to_owned();
         let call = session.beside.watching().call_for(Some(&path));
-        let has_read = session.read.contains(&path);
+        let has_read = session.read.contains(&path) && !session.beside.missing().contains(&path);
         let (its, rules, reads) = (session.beside.clone(), self.options.rules, self.editor.read);
         let (caller, sent) = (self.line.caller().cloned(), params::<Box<RawValue>>(line)?);
         Some(Decision::Later(
@@ -51,6 +51,9 @@ impl Beside {
                 }
                 let Some(caller) = caller.filter(|_| reads && !its.records) else { return Deed::Pass };
                 let Some(had) = has(&caller, &request, HAS).await else { return Deed::Pass };
+                if let Some(conflict) = its.missing().conflict(&path, had.as_deref()) {
+                    return Deed::Answer(Err(conflict.into()));
+                }
                 let wants = request.content;
                 let write = EditorWrites { path, had, wants: wants.clone(), has_read, call };
                 // What is recorded is done to its end, or recorded as not done, whoever waits for it.

@@ -301,3 +301,26 @@ proptest! {
         prop_assert!(!message.chars().any(|it| it.is_control() || reorders(it)), "{:?}", message);
     }
 }
+
+#[test]
+fn a_bare_message_is_told_with_its_reason() {
+    let told = |text: &str| error_text(&serde_json::from_str::<Error>(text).unwrap());
+    for (error, expected) in [
+        (
+            r#"{"code":-32603,"message":"Internal error","data":{"details":"no quota"}}"#,
+            "Internal error: no quota",
+        ),
+        (
+            r#"{"code":-32603,"message":"internal error","data":"full\u001b[2J"}"#,
+            r"internal error: full\u{1b}[2J",
+        ),
+        (
+            r#"{"code":-32602,"message":"Invalid params","data":{"path":"/a"}}"#,
+            r#"Invalid params: {"path":"/a"}"#,
+        ),
+        (r#"{"code":-32603,"message":"Internal error","data":null}"#, "Internal error"),
+        (r#"{"code":-32602,"message":"/a is outside","data":{"reason":"outside"}}"#, "/a is outside"),
+    ] {
+        assert_eq!(told(error), expected);
+    }
+}

@@ -357,9 +357,17 @@ impl Judge<'_> {
         }
     }
 
+    /// Adds what is to be said of a variable: by rules that name it, or by what it does. No other rule allows it.
     fn variable(&self, name: &str, value: &str, reasons: &mut Vec<Reason>) {
+        let rules = self.policy.live(self.kind, self.context);
+        let mut is_allowed = false;
+        for (index, rule) in rules.filter(|(_, rule)| rule.covers_variable(name)) {
+            is_allowed |= rule.effect() == Effect::Allow;
+            reasons.push(because(index, rule).of(name));
+        }
         let guarded = self.policy.preset.guarded(self.kind);
         match environment(name, value) {
+            _ if is_allowed => {}
             EnvironmentRisk::RunsCode(how) => reasons.push(Reason::law(guarded, Law::RunsCode(how)).of(name)),
             EnvironmentRisk::Unknown if !self.is_free => {
                 reasons.push(Reason::law(guarded, Law::UnknownVariable).of(name));
@@ -403,13 +411,14 @@ impl Judge<'_> {
     /// Adds what can be seen in a line that cannot be taken apart: variables that run code, writes to protected names.
     fn seen(&self, line: &str, reasons: &mut Vec<Reason>) {
         let line = without_quotes(line);
-        let guarded = self.policy.preset.guarded(self.kind);
         for word in line.split(is_boundary) {
             let Some((name, value)) = word.split_once('=') else { continue };
-            if let EnvironmentRisk::RunsCode(how) = environment(name.trim_end_matches('+'), value)
-                && shell::is_name(name.trim_end_matches('+'))
-            {
-                reasons.push(Reason::law(guarded, Law::RunsCode(how)).of(name));
+            let name = name.trim_end_matches('+');
+            let is_ruled = || self.policy.rules.iter().any(|rule| rule.covers_variable(name));
+            // What is not known to run code is most often no variable at all.
+            let is_known = matches!(environment(name, value), EnvironmentRisk::RunsCode(_)) || is_ruled();
+            if is_known && shell::is_name(name) {
+                self.variable(name, value, reasons);
             }
         }
         let mut files = HashSet::new();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet};
 
-use super::{Context, Effect, canonical};
+use super::{Context, Effect, canonical, shell};
 use crate::changes::Moment;
 use crate::failure::quote;
 use crate::operation::{Invocation, Kind};
@@ -37,6 +37,8 @@ pub enum Matcher {
     Exact(Invocation),
     /// Addresses by host: a name, `*.name` for what is below it, or `*`.
     Host(String),
+    /// A variable that a command sets for a program, by name. It says nothing of the command itself.
+    Variable(String),
 }
 
 /// How long a rule holds.
@@ -160,6 +162,9 @@ pub enum RuleFault {
     /// A host is malformed.
     #[error("the host {} is none: write a name such as example.org, *.example.org for those below it, or *", quote(.0))]
     Host(String),
+    /// A text names no variable.
+    #[error("{} is not the name of a variable: write one such as NODE_OPTIONS", quote(.0))]
+    Variable(String),
 }
 
 impl Kinds {
@@ -226,6 +231,7 @@ impl Matcher {
             Matcher::Command(_) => "command",
             Matcher::Exact(_) => "exact",
             Matcher::Host(_) => "host",
+            Matcher::Variable(_) => "variable",
         }
     }
 
@@ -235,7 +241,7 @@ impl Matcher {
         match self {
             Matcher::Everything => Kinds::ALL,
             Matcher::Path(_) => Kinds::FILES,
-            Matcher::Command(_) | Matcher::Exact(_) => Kind::Execute.into(),
+            Matcher::Command(_) | Matcher::Exact(_) | Matcher::Variable(_) => Kind::Execute.into(),
             Matcher::Host(_) => Kind::Fetch.into(),
         }
     }
@@ -288,6 +294,10 @@ impl Rule {
                 check_host(host)?;
                 *host = host.to_ascii_lowercase();
             }
+            Matcher::Variable(name) => {
+                bounded("variable", name, MAX_PATTERN)?;
+                shell::is_name(name).then_some(()).ok_or_else(|| RuleFault::Variable(name.clone()))?;
+            }
         }
         Ok(Self { spec, globs })
     }
@@ -338,6 +348,12 @@ impl Rule {
         }
         // What is not below a root has no name that a relative glob could speak of, unless it is relative itself.
         (!path.starts_with('/') && hit(path)) || roots.iter().filter_map(|root| below(path, root)).any(hit)
+    }
+
+    /// Says whether it speaks of a variable. Some programs take a name in either case, so only a rule that allows is strict.
+    pub(super) fn covers_variable(&self, variable: &str) -> bool {
+        let Matcher::Variable(name) = &self.spec.matcher else { return false };
+        name == variable || (self.effect() != Effect::Allow && name.eq_ignore_ascii_case(variable))
     }
 
     /// Says whether it speaks of a host.
@@ -472,6 +488,7 @@ impl fmt::Display for Rule {
             Matcher::Exact(Invocation::Argv(words)) => write!(f, "exactly `{}`", quote(&words.join(" ")))?,
             Matcher::Exact(Invocation::Shell(line)) => write!(f, "exactly `{}`", quote(line))?,
             Matcher::Host(host) => write!(f, "host `{}`", quote(host))?,
+            Matcher::Variable(name) => write!(f, "variable `{name}`")?,
         }
         f.write_str(")")?;
         match spec.note.as_deref() {

@@ -111,7 +111,7 @@ fn operation_fits(matcher: &Matcher, kinds: Kinds) -> bool {
         Matcher::Exact(Invocation::Argv(words)) => words.iter().map(String::len).sum::<usize>() <= MAX_EXACT,
         Matcher::Exact(Invocation::Shell(line)) => line.len() <= MAX_EXACT,
         Matcher::Command(words) => words.iter().map(String::len).sum::<usize>() <= MAX_PATTERN,
-        Matcher::Host(_) | Matcher::Everything => true,
+        Matcher::Host(_) | Matcher::Variable(_) | Matcher::Everything => true,
     };
     fits && kinds.iter().all(|kind| matcher.kinds().contains(kind))
 }

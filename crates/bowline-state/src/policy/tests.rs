@@ -32,6 +32,7 @@ fn rule(line: &str) -> Result<Rule, RuleFault> {
         "path" => Matcher::Path(what),
         "command" => Matcher::Command(words(&what)),
         "exact" => Matcher::Exact(Invocation::Shell(what)),
+        "variable" => Matcher::Variable(what),
         _ => Matcher::Host(what),
     };
     let (lifetime, expires) = match limit.split_once(' ') {
@@ -132,6 +133,80 @@ fn check_effects(preset: Preset, rules: &str, operations: &str, expected: Expect
         writeln!(out, "{:5} {line}", policy.judge(&operation(line), &context()).effect.word()).unwrap();
     }
     expected.assert_eq(&out);
+}
+
+#[test]
+fn a_variable_that_runs_code_is_allowed_by_its_name_alone() {
+    let operations = "
+        env NODE_OPTIONS=--require=x
+        env node_options=--require=x
+        env LD_PRELOAD=/tmp/x.so
+        env CI=1
+        run NODE_OPTIONS=-r=x cargo test
+        run env NODE_OPTIONS=-r=x cargo test
+        run NODE_OPTIONS=-r=x cargo test $(x)
+        run PATH=. NODE_OPTIONS=-r=x cargo test $(x)
+        run echo CI=1 $(x)";
+    // No rule for commands, however wide, allows them.
+    let broad = "allow execute everything
+        allow execute command cargo
+        allow execute exact cargo test";
+    check_effects(
+        Preset::Full,
+        broad,
+        operations,
+        expect![[r#"
+        ask   env NODE_OPTIONS=--require=x
+        ask   env node_options=--require=x
+        ask   env LD_PRELOAD=/tmp/x.so
+        allow env CI=1
+        ask   run NODE_OPTIONS=-r=x cargo test
+        ask   run env NODE_OPTIONS=-r=x cargo test
+        ask   run NODE_OPTIONS=-r=x cargo test $(x)
+        ask   run PATH=. NODE_OPTIONS=-r=x cargo test $(x)
+        allow run echo CI=1 $(x)
+    "#]],
+    );
+    let named = format!("{broad}\nallow execute variable NODE_OPTIONS");
+    check_effects(
+        Preset::Ask,
+        &named,
+        operations,
+        expect![[r#"
+        allow env NODE_OPTIONS=--require=x
+        ask   env node_options=--require=x
+        ask   env LD_PRELOAD=/tmp/x.so
+        allow env CI=1
+        allow run NODE_OPTIONS=-r=x cargo test
+        allow run env NODE_OPTIONS=-r=x cargo test
+        allow run NODE_OPTIONS=-r=x cargo test $(x)
+        ask   run PATH=. NODE_OPTIONS=-r=x cargo test $(x)
+        allow run echo CI=1 $(x)
+    "#]],
+    );
+    // The variable's rule does not allow the command.
+    check(
+        Preset::Ask,
+        "allow execute variable NODE_OPTIONS
+         deny execute variable ci",
+        "env NODE_OPTIONS=-r=x
+         env CI=1
+         run echo CI=1 $(x)",
+        expect![[r#"
+            > env NODE_OPTIONS=-r=x
+            ask: `cargo test`: no rule covers it, and preset ask asks before commands
+            allow: `NODE_OPTIONS`: a rule from the command line (allow execute: variable `NODE_OPTIONS`)
+            > env CI=1
+            deny: `CI`: a rule from the command line (deny execute: variable `ci`)
+            ask: `cargo test`: no rule covers it, and preset ask asks before commands
+            > run echo CI=1 $(x)
+            deny: `CI`: a rule from the command line (deny execute: variable `ci`)
+            ask: `echo CI=1 $(x)`: the line uses a variable or a substitution ($ or `), so its commands cannot be told apart
+        "#]],
+    );
+    for wrong in ["allow execute variable ", "allow execute variable A=B", "allow write variable A"] {
+        assert!(rule(wrong).is_err(), "{wrong}");
+    }
 }
 
 #[test]

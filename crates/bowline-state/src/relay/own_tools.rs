@@ -19,14 +19,22 @@
 //! - `fast-agent` has nothing but a title. A command could carry it: `bowline/edit_text_file` may be a program in the
 //!   project. So the call must have been announced under the title, be none that runs something, by its kind as well as
 //!   by the tool, and have an input of nothing but the tool's arguments.
+//! - `gemini` titles a call of an MCP tool with the tool's and the server's name, unless the input has a `command`, which a model
+//!   chooses: then that is the title. So the options have to be those that only MCP tools are asked about with, and the input,
+//!   which the content tells, must have nothing but the tool's arguments. Our tool that runs something has a `command`: it
+//!   is asked about twice.
+//! - `qwen` names the registered tool in `_meta`. A project can have a tool of its own under any name, so the options have to be
+//!   those for an MCP tool, which name the tool as its server does.
+//! - `kimi-code` titles its requests with the registered name of the tool, whatever the model said, and gives them neither kind
+//!   nor input. Its options tell that the request is kimi's. What is read is known from the call that it announced.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use agent_client_protocol_schema::v1::{
     PermissionOption, PermissionOptionId, PermissionOptionKind, ToolCallId, ToolCallStatus, ToolKind,
 };
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::ToolCallSeen;
@@ -82,6 +90,8 @@ enum Announced {
     Titled(usize),
     /// Marked as the call of an MCP tool, with server and tool in its input.
     Marked(usize),
+    /// Anything else; whether its input is known, and names no secret to read.
+    Other { is_plain: bool },
 }
 
 /// A request of the agent that the proxy answers.
@@ -114,7 +124,7 @@ impl OwnTools {
             return;
         };
         let call = match was.filter(|_| !seen.is_new) {
-            Some(was) => self.is_still(was, &told).then_some(was),
+            Some(was) => self.still(was, &told),
             None => self.announced(&told),
         };
         let Some(call) = call else { return };
@@ -131,12 +141,15 @@ impl OwnTools {
         let call = &asked.tool_call;
         let at = match (&call.meta, &asked.meta) {
             (Some(Meta { claude_code: Some(claude), .. }), _) => self.by_claude(claude, call)?,
+            (Some(Meta { tool_name: Some(name), .. }), None) => self.by_qwen(name, &asked)?,
             (None, Some(meta)) if meta.is_mcp_tool_approval == Some(true) => {
                 match self.call(&call.tool_call_id)? {
                     Announced::Marked(at) => at,
-                    Announced::Titled(_) => return None,
+                    Announced::Titled(_) | Announced::Other { .. } => return None,
                 }
             }
+            (None, None) if asked.has_options(&GEMINI_OPTIONS) => self.by_gemini(call)?,
+            (None, None) if asked.has_only(&KIMI_OPTIONS) => self.by_kimi(call)?,
             (None, None) => self.by_title(call)?,
             // A shape that is not known says nothing.
             _ => return None,
@@ -175,30 +188,34 @@ impl OwnTools {
         if self.tools.get(at).is_none_or(|tool| tool.care != Care::Looks) {
             return true;
         }
-        let input: Option<Named> = input.and_then(|input| serde_json::from_str(input.get()).ok());
-        input.is_some_and(|input| input.path.is_none_or(|path| protecting(&path, Access::Read).is_empty()))
+        is_plain(input)
     }
 
     fn announced(&self, told: &Call<'_>) -> Option<Announced> {
         if told.meta.as_ref().and_then(|meta| meta.is_mcp_tool_call) == Some(true) {
             return self.input(told.raw_input).map(Announced::Marked);
         }
-        if told.kind == Some(ToolKind::Execute) {
-            return None;
-        }
-        self.titled(told.title.as_deref()?).map(Announced::Titled)
+        let titled = told.title.as_deref().and_then(|title| self.titled(title));
+        let titled = titled.filter(|_| told.kind != Some(ToolKind::Execute));
+        Some(titled.map_or(Announced::Other { is_plain: is_plain(told.raw_input) }, Announced::Titled))
     }
 
-    /// Says whether what is told of a call fits what was told of it before. A title may have how far it is behind it.
-    fn is_still(&self, was: Announced, told: &Call<'_>) -> bool {
-        match was {
+    /// Returns what is known of a call after more is told of it; none if that does not fit what was told before. A title may
+    /// have how far it is behind it.
+    fn still(&self, was: Announced, told: &Call<'_>) -> Option<Announced> {
+        let is_still = match was {
             Announced::Marked(at) => told.raw_input.is_none() || self.input(told.raw_input) == Some(at),
             Announced::Titled(at) => {
                 let title = told.title.as_deref().and_then(|title| title.split(' ').next());
                 told.kind != Some(ToolKind::Execute)
                     && title.is_none_or(|title| self.titled(title) == Some(at))
             }
-        }
+            Announced::Other { .. } if told.raw_input.is_some() => {
+                return Some(Announced::Other { is_plain: is_plain(told.raw_input) });
+            }
+            Announced::Other { .. } => true,
+        };
+        is_still.then_some(was)
     }
 
     fn by_claude(&self, claude: &Claude, call: &Call<'_>) -> Option<usize> {
@@ -206,8 +223,59 @@ impl OwnTools {
         if server.name != self.server || server.source != "dynamic" {
             return None;
         }
-        let name = claude.tool_name.strip_prefix("mcp__")?.strip_prefix(&self.server)?.strip_prefix("__")?;
-        self.tool(name).filter(|at| self.is_open(*at, call.raw_input))
+        self.registered(&claude.tool_name).filter(|at| self.is_open(*at, call.raw_input))
+    }
+
+    /// Returns the tool that agents register by this name. No tool has two underscores in its name, so none of another server
+    /// can be called so.
+    fn registered(&self, name: &str) -> Option<usize> {
+        self.tool(name.strip_prefix("mcp__")?.strip_prefix(&self.server)?.strip_prefix("__")?)
+    }
+
+    fn by_qwen(&self, name: &str, asked: &Asked<'_>) -> Option<usize> {
+        let at = self.registered(name)?;
+        let tool = self.tools.get(at)?.name;
+        let is_mcp = QWEN_OPTIONS.iter().all(|(id, label)| {
+            asked
+                .options
+                .iter()
+                .any(|option| &*option.option_id.0 == *id && option.name.strip_prefix(label) == Some(tool))
+        });
+        (is_mcp && self.is_open(at, asked.tool_call.raw_input)).then_some(at)
+    }
+
+    fn by_kimi(&self, call: &Call<'_>) -> Option<usize> {
+        let at = self.registered(call.title.as_deref()?)?;
+        let is_bare = call.kind.is_none() && call.raw_input.is_none();
+        let is_open = match self.tools.get(at)?.care {
+            Care::Looks => self.call(&call.tool_call_id) == Some(Announced::Other { is_plain: true }),
+            Care::AsksToWrite | Care::AsksToRun => true,
+        };
+        (is_bare && is_open).then_some(at)
+    }
+
+    fn by_gemini(&self, call: &Call<'_>) -> Option<usize> {
+        let title = call.title.as_deref()?.strip_suffix(" MCP Server)")?;
+        let at = self.tool(title.strip_suffix(&self.server)?.strip_suffix(" (")?)?;
+        let tool = self.tools.get(at).filter(|tool| tool.care != Care::AsksToRun)?;
+        let [Content { content: Some(Text { text }) }] = call.content.as_slice() else { return None };
+        let fits = |names: &[&str]| {
+            !names.is_empty() && names.iter().all(|name| tool.arguments.iter().any(|known| known == name))
+        };
+        let fits_and_is_open = match text.strip_prefix(GEMINI_OMITTED) {
+            // Of a long input only the names are told. What is read is not.
+            Some(names) => {
+                let names: Vec<&str> = names.strip_suffix(']')?.split(", ").collect();
+                tool.care != Care::Looks && fits(&names)
+            }
+            None => {
+                let input: BTreeMap<String, IgnoredAny> = serde_json::from_str(text).ok()?;
+                let input_text: &RawValue = serde_json::from_str(text).ok()?;
+                let names: Vec<&str> = input.keys().map(String::as_str).collect();
+                fits(&names) && self.is_open(at, Some(input_text))
+            }
+        };
+        (fits_and_is_open && call.kind == Some(ToolKind::Other)).then_some(at)
     }
 
     fn by_title(&self, call: &Call<'_>) -> Option<usize> {
@@ -228,6 +296,37 @@ struct Message<T> {
 
 fn params<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
     serde_json::from_slice::<Message<T>>(line).ok().map(|message| message.params)
+}
+
+/// Says whether an input is known, and names no file that holds secrets.
+fn is_plain(input: Option<&RawValue>) -> bool {
+    let input: Option<Named> = input.and_then(|input| serde_json::from_str(input.get()).ok());
+    input.is_some_and(|input| input.path.is_none_or(|path| protecting(&path, Access::Read).is_empty()))
+}
+
+/// Only about MCP tools gemini asks with these.
+const GEMINI_OPTIONS: [&str; 2] = ["proceed_always_server", "proceed_always_tool"];
+
+/// What gemini tells of an input that is too long to be told.
+const GEMINI_OMITTED: &str = "[Payload omitted due to length with parameters: ";
+
+/// The options of qwen for MCP tools, and what stands in their names before the tool's own.
+const QWEN_OPTIONS: [(&str, &str); 2] = [
+    ("proceed_always_project", "Always Allow in project: "),
+    ("proceed_always_user", "Always Allow for user: "),
+];
+
+/// The options of kimi-code.
+const KIMI_OPTIONS: [&str; 3] = ["approve_once", "approve_always", "reject"];
+
+impl Asked<'_> {
+    fn has_options(&self, ids: &[&str]) -> bool {
+        ids.iter().all(|id| self.options.iter().any(|option| &*option.option_id.0 == *id))
+    }
+
+    fn has_only(&self, ids: &[&str]) -> bool {
+        self.options.iter().map(|option| &*option.option_id.0).eq(ids.iter().copied())
+    }
 }
 
 #[derive(Deserialize)]
@@ -257,14 +356,37 @@ struct Call<'a> {
     kind: Option<ToolKind>,
     #[serde(borrow, default)]
     raw_input: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "content")]
+    content: Vec<Content>,
     #[serde(default, rename = "_meta")]
     meta: Option<Meta>,
+}
+
+/// What is shown of a call, as far as it is text.
+#[derive(Deserialize)]
+struct Content {
+    #[serde(default)]
+    content: Option<Text>,
+}
+
+#[derive(Deserialize)]
+struct Text {
+    #[serde(default)]
+    text: String,
+}
+
+/// Reads content; none that is known, if it has another form.
+fn content<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Content>, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
 #[derive(Deserialize)]
 struct Meta {
     #[serde(default, rename = "claudeCode")]
     claude_code: Option<Claude>,
+    #[serde(default, rename = "toolName")]
+    tool_name: Option<String>,
     #[serde(default)]
     is_mcp_tool_call: Option<bool>,
     #[serde(default)]

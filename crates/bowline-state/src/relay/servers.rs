@@ -127,7 +127,7 @@ fn null_member(params: &str) -> Option<usize> {
 }
 
 /// Returns where a part of a text begins in it.
-fn offset(text: &str, part: &str) -> Option<usize> {
+pub(crate) fn offset(text: &str, part: &str) -> Option<usize> {
     let at = (part.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     (at + part.len() <= text.len()).then_some(at)
 }

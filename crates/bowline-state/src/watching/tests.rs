@@ -53,13 +53,15 @@ fn check(script: &str, expected: Expect) {
         }
         let update: Value = serde_json::from_str(line).unwrap();
         let id = ToolCallId::new(update["toolCallId"].as_str().unwrap());
-        let has_content = update.get("content").is_some();
         let session = update.get("other").map_or("s", |_| "other");
-        let notification = serde_json::from_value(json!({ "sessionId": session, "update": update })).unwrap();
-        let boundary = watching.update(&id, &notification);
+        let params = json!({ "sessionId": session, "update": update });
+        let boundary = watching.update(&id, &serde_json::from_value(params.clone()).unwrap());
         writeln!(told, "{} {boundary:?}", id.0).unwrap();
-        if let Some(update) = watching.again(&id, has_content) {
-            writeln!(told, "  again {}", shown(&update)).unwrap();
+        let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }).to_string();
+        if let Some(line) = watching.keep_shown(&id, message.as_bytes()) {
+            let kept: Value = serde_json::from_slice(&line).unwrap();
+            let update = serde_json::from_value(kept["params"]["update"].clone()).unwrap();
+            writeln!(told, "  with {}", shown(&update)).unwrap();
         }
         last = (boundary != Boundary::Within).then_some(id);
     }
@@ -100,12 +102,13 @@ fn what_changed_is_of_the_call_that_ended_and_shown_after_its_own_content() {
               a: diff /link/soon Some("old\n") -> "new\n"
             a Begins
             a Within
+              with a: text, diff /link/soon Some("old\n") -> "new\n"
             a Ends
               f is of a
               g is of a
               a: text, diff /link/soon Some("old\n") -> "new\n", diff /link/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> ""
             a Within
-              again a: diff /link/soon Some("old\n") -> "new\n", diff /link/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> ""
+              with a: diff /link/soon Some("old\n") -> "new\n", diff /link/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> ""
             a Within
               h is of nobody
         "#]],
@@ -156,6 +159,63 @@ fn a_diff_that_the_agent_shows_is_not_shown_twice() {
 }
 
 #[test]
+fn content_that_an_agent_gives_later_does_not_replace_what_was_shown() {
+    check(
+        r#"
+{"sessionUpdate":"tool_call","toolCallId":"w","title":"Write","kind":"edit","status":"pending"}
+{"sessionUpdate":"tool_call_update","toolCallId":"w","status":"in_progress"}
+? f g
+{"sessionUpdate":"tool_call_update","toolCallId":"w","status":"completed","content":[{"type":"content","content":{"type":"text","text":"Wrote"}}]}
+{"sessionUpdate":"tool_call_update","toolCallId":"w","content":null,"title":"f"}
+{"sessionUpdate":"tool_call_update","toolCallId":"w","content":[ ]}
+{"sessionUpdate":"tool_call_update","toolCallId":"w","content":[{"type":"diff","path":"/w/f","oldText":"old\n","newText":"new\n"}]}
+{"sessionUpdate":"tool_call_update","toolCallId":"w","content":[{"type":"diff","path":"/w/f","oldText":"old","newText":"new"},{"type":"diff","path":"/link/g","newText":"new\n"}]}
+"#,
+        expect![[r#"
+            w Begins
+            w Begins
+              f is of w
+              g is of w
+              w: diff /link/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> "new\n"
+            w Ends
+              with w: text, diff /link/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> "new\n"
+            w Within
+            w Within
+              with w: diff /link/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> "new\n"
+            w Within
+              with w: diff /w/f Some("old\n") -> "new\n", diff /link/g Some("old\n") -> "new\n"
+            w Within
+        "#]],
+    );
+}
+
+#[test]
+fn every_other_byte_of_such_a_message_stays() {
+    let mut watching = Watching::new(&SessionId::new("s"), Place::default());
+    let id = ToolCallId::new("a");
+    let call = json!({ "sessionId": "s", "update": { "sessionUpdate": "tool_call", "toolCallId": "a", "title": "" } });
+    watching.update(&id, &serde_json::from_value(call).unwrap());
+    let found = Found {
+        change: ChangeId(1),
+        path: "/f".to_owned(),
+        call: Some("a".to_owned()),
+        before: None,
+        after: Some("new\n".to_owned()),
+    };
+    assert!(watching.report(&id, &[&found]).is_some());
+    let kept =
+        |line: &str| watching.keep_shown(&id, line.as_bytes()).map(|line| String::from_utf8(line).unwrap());
+    let unknown =
+        r#"{"params" : {"update":{"content":[ {"type":"_chart","at":1.50} ], "n":1e400, "_meta":null}}}"#;
+    expect![[r#"{"params" : {"update":{"content":[ {"type":"_chart","at":1.50} ,{"type":"diff","path":"/f","newText":"new\n","_meta":{"bowline":{"observed":true}}}], "n":1e400, "_meta":null}}}"#]].assert_eq(&kept(unknown).unwrap());
+    for line in
+        ["{}", r#"{"params":{"update":{"content":"text"}}}"#, r#"{"params":{"update":{"title":"a"}}}"#]
+    {
+        assert_eq!(kept(line), None, "{line}");
+    }
+}
+
+#[test]
 fn what_the_protocol_does_not_allow_changes_nothing() {
     check(
         r#"
@@ -198,7 +258,9 @@ fn large_texts_and_many_files_are_not_shown() {
         .iter()
         .flatten()
         .map(|content| match content {
-            ToolCallContent::Diff(diff) => size(diff),
+            ToolCallContent::Diff(diff) => {
+                diff.new_text.len() + diff.old_text.as_ref().map_or(0, String::len)
+            }
             _ => 0,
         })
         .sum();

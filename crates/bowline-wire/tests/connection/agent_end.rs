@@ -47,7 +47,7 @@ fn prompt(id: u32, text: &str) -> String {
 
 #[tokio::test]
 async fn a_version_that_we_do_not_speak_is_answered_with_one_that_we_do() {
-    for version in ["0", "1", "2", "99", "65535", "70000", "-1", "1e3"] {
+    for version in ["0", "1", "2", "99", "65535", "70000", "1e3"] {
         let script = format!(
             r#"
             > {{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":{version}}}}}

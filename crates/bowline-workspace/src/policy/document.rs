@@ -179,7 +179,7 @@ fn rule(table: &Table, source: Source, is_project: bool) -> Result<Rule, Fault> 
             None => Ok(()),
             Some(_) => fault(
                 item.span(),
-                "a rule has one of path, command, exact, host, everything: make it two rules",
+                "a rule has one of path, command, exact, host, variable, everything: make it two rules",
             ),
         };
         match key {
@@ -190,6 +190,7 @@ fn rule(table: &Table, source: Source, is_project: bool) -> Result<Rule, Fault> 
             "kinds" => kinds = Some(kinds_of(item)?),
             "path" => matches(Matcher::Path(text(item, key)?.to_owned()))?,
             "host" => matches(Matcher::Host(text(item, key)?.to_owned()))?,
+            "variable" => matches(Matcher::Variable(text(item, key)?.to_owned()))?,
             "command" => matches(Matcher::Command(command(item)?))?,
             "exact" => matches(Matcher::Exact(match item.as_str() {
                 Some(line) => Invocation::Shell(line.to_owned()),
@@ -203,7 +204,7 @@ fn rule(table: &Table, source: Source, is_project: bool) -> Result<Rule, Fault> 
                 return unknown(
                     table,
                     key,
-                    "effect, kinds, path, command, exact, host, everything, expires, note",
+                    "effect, kinds, path, command, exact, host, variable, everything, expires, note",
                 );
             }
         }
@@ -212,7 +213,10 @@ fn rule(table: &Table, source: Source, is_project: bool) -> Result<Rule, Fault> 
         return fault(at(), "the rule has no effect: add effect = \"deny\", \"ask\" or \"allow\"");
     };
     let Some(matcher) = matcher else {
-        return fault(at(), "the rule speaks of nothing: add one of path, command, exact, host, everything");
+        return fault(
+            at(),
+            "the rule speaks of nothing: add one of path, command, exact, host, variable, everything",
+        );
     };
     let kinds = match (kinds, &matcher) {
         (Some(kinds), _) => kinds,

@@ -88,6 +88,7 @@ fn table(rule: &Rule) -> Option<Table> {
         Matcher::Everything => table.insert("everything", value(true)),
         Matcher::Path(pattern) => table.insert("path", value(pattern)),
         Matcher::Host(host) => table.insert("host", value(host)),
+        Matcher::Variable(name) => table.insert("variable", value(name)),
         Matcher::Command(words) => {
             let line = words.join(" ");
             let is_plain = plain_words(&line).as_ref() == Some(words);

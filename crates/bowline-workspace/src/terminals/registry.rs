@@ -46,7 +46,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    /// Says whether nothing runs in it and nobody asks for it any more.
+    /// Says whether nothing runs in it and no request for it is open.
     fn is_put_away(&self) -> bool {
         self.released && self.progress.borrow().gone
     }
@@ -79,7 +79,7 @@ impl Registry {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of a new terminal, and an id that nobody can guess.
+    /// Returns the number of a new terminal, and an id that cannot be guessed.
     pub(super) fn new_id(&self) -> Result<(u64, TerminalId), TerminalError> {
         let mut random = [0; 8];
         let filled = rustix::rand::getrandom(&mut random[..], rustix::rand::GetRandomFlags::empty());

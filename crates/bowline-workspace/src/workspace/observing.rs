@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use bowline_state::changes::{ChangeId, ContentHash, FileState, Moment, Origin, Source};
+use bowline_state::foreign_files::ForeignFiles;
 use bowline_state::observation::{Known, Stamp};
 use bowline_state::paths::Access;
 
@@ -17,11 +18,9 @@ use crate::roots::Roots;
 use crate::walker;
 use crate::watch::{Dirty, Watch, WatchError, WatchOptions};
 
-/// Changes are recorded together until they have this many bytes, or are [`MAX_BATCH`].
-const BATCH_BYTES: usize = 16 << 20;
+mod batch;
 
-/// So many changes are recorded together at most.
-const MAX_BATCH: usize = 256;
+use batch::Batch;
 
 /// So many writes of an editor are awaited on disk; of more, those that come late are found as changes.
 const MAX_AWAITED: usize = 4096;
@@ -56,6 +55,8 @@ pub(super) struct Lookout {
     // What an editor is to write: the journal has it already, the disk may have it only after a look has passed the
     // journal by. Invariant: at most `MAX_AWAITED`.
     awaited: HashMap<String, FileState>,
+    // Whose changes on disk are not recorded.
+    foreign: ForeignFiles,
 }
 
 /// Whether the system is asked to tell what changes.
@@ -126,7 +127,8 @@ impl Workspace {
         let awaited = std::mem::take(&mut lookout.awaited);
         // What a scan that was stopped did not come to is still to be learnt.
         let is_behind = observation.report.stopped;
-        *lookout = Lookout { observer: Some(observer), watch, is_behind, seen, awaited };
+        let foreign = self.inner.settings.foreign_files.clone();
+        *lookout = Lookout { observer: Some(observer), watch, is_behind, seen, awaited, foreign };
         Ok(Started { report: observation.report, not_watched })
     }
 
@@ -257,13 +259,17 @@ impl Lookout {
         let mut changes = Vec::new();
         let mut failed = None;
         let (at, until) = (now(), Until { seen: self.seen, awaited: &self.awaited });
+        let foreign = &self.foreign;
+        let is_foreign =
+            |path: &str| walker::root_of(roots, path).is_some_and(|(_, way)| foreign.matches(way));
         let mut sink = |event: Event<'_>| {
             let (seen, bytes) = match event {
                 Event::Progress(files) => return progress(files),
                 Event::Content { .. } => return ControlFlow::Continue(()),
                 Event::Change(seen, bytes) => (seen, bytes),
             };
-            if is_ours(seen) {
+            // What is known to be written through the engine is recorded, whatever the file is called.
+            if is_ours(seen) || whose.1(seen) == Source::Observed && is_foreign(&seen.path) {
                 return ControlFlow::Continue(());
             }
             // Of secrets no copy is made that nobody asked for.
@@ -283,8 +289,10 @@ impl Lookout {
             Err,
         );
         recorded.and_then(|()| store(journal, &observation))?;
+        let mut renamed = observation.renamed.clone();
+        renamed.retain(|(from, to)| !is_foreign(from) && !is_foreign(to));
+        let report = observation.report.clone();
         observation.changes.iter().for_each(|seen| self.is_there(&seen.path));
-        let (renamed, report) = (observation.renamed.clone(), observation.report.clone());
         Ok((Observed { changes, renamed, report }, observation))
     }
 
@@ -313,37 +321,6 @@ impl Lookout {
             }
             None => observer.forget(path),
         }
-    }
-}
-
-/// Things that are stored together.
-struct Batch<T> {
-    things: Vec<T>,
-    bytes: usize,
-}
-
-impl<T> Default for Batch<T> {
-    fn default() -> Self {
-        Self { things: Vec::new(), bytes: 0 }
-    }
-}
-
-impl<T> Batch<T> {
-    fn add(
-        &mut self,
-        thing: T,
-        bytes: usize,
-        store: impl FnOnce(&[T]) -> Result<(), FilesError>,
-    ) -> Result<(), FilesError> {
-        self.bytes += bytes;
-        self.things.push(thing);
-        if self.bytes < BATCH_BYTES && self.things.len() < MAX_BATCH { Ok(()) } else { self.flush(store) }
-    }
-
-    fn flush(&mut self, store: impl FnOnce(&[T]) -> Result<(), FilesError>) -> Result<(), FilesError> {
-        self.bytes = 0;
-        let things = std::mem::take(&mut self.things);
-        if things.is_empty() { Ok(()) } else { store(&things) }
     }
 }
 

@@ -122,7 +122,7 @@ async fn what_cannot_be_run_is_refused_with_advice() {
 }
 
 #[tokio::test]
-async fn of_terminals_that_nobody_releases_the_oldest_that_ended_makes_room() {
+async fn the_oldest_finished_terminal_makes_room_for_a_new_one() {
     let lab = Lab::with(|settings| settings.limits.terminals = 3);
     let running = lab.start("sleep 1000").await;
     let mut ended = Vec::new();

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::settings::Which;
 use super::{App, Focus, HELD, Pane, Stage, TWICE};
 use crate::chat::changes::Outcome;
-use crate::chat::command::Command;
+use crate::chat::command::{self, Command};
 use crate::chat::conversation::Tone;
 use crate::chat::event::Action;
 use crate::chat::input::Typed;
@@ -17,8 +17,8 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("Ctrl-J, Alt+Enter", "a new line; Shift+Enter too, where terminals tell it"),
     ("Up, Down", "at the first and last line: what was sent before"),
     ("/", "commands, of the agent too; Tab or Enter completes"),
-    ("/undo", "take back what the last turn changed; /undo 2, /undo FILE, /undo all"),
-    ("/new, /quit", "a new session; leave"),
+    ("/undo", "take back the last turn; /undo 2, /undo FILE, /undo all"),
+    ("/new, /sessions, /quit", "a new session; all of them; leave"),
     ("@", "a file of the workspace, to attach it"),
     ("!COMMAND", "run a command of your own, in the workspace's directory"),
     ("Ctrl-O", "write the prompt in your editor ($VISUAL, $EDITOR)"),
@@ -47,6 +47,7 @@ pub(crate) const HELP: &[(&str, &str)] = &[
     ("  y, s, p", "allow it once, for this session, in this project"),
     ("  n, N", "reject it once, always in this project"),
     ("  r, m", "reject it and say why; choose what for and how long"),
+    ("  x, e, z", "leave a hunk out, edit the text, go back to the agent's"),
     ("  v", "diff in one column, or side by side"),
     ("  Ctrl-C", "cancel the turn; Esc does nothing there"),
 ];
@@ -259,7 +260,14 @@ impl App {
                 return match Command::parse(&text) {
                     _ if text.trim_start().starts_with('!') && text.trim().len() > 1 => self.run_shell(&text),
                     Some(command) => self.command(command),
-                    None => self.say(text),
+                    None => {
+                        let is_help = text.trim() == "/help";
+                        let actions = self.say(text);
+                        if is_help {
+                            self.conversation.note(Tone::Quiet, command::own());
+                        }
+                        actions
+                    }
                 };
             }
             Typed::Edited => {

@@ -397,6 +397,14 @@ fn commands_of_its_own_are_not_sent_to_the_agent() {
 }
 
 #[test]
+fn help_of_the_agent_is_joined_by_the_conversations_own_commands() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.prompt("/help"), prompt("/help"));
+    let screen = bench.screen();
+    assert!(screen.contains("this terminal adds /undo, /changes, /new, /sessions, /quit"), "{screen}");
+}
+
+#[test]
 fn a_command_of_the_persons_own_runs_beside_the_agent() {
     let mut bench = Bench::new();
     assert_eq!(bench.prompt("! make tea"), [Action::RunShell("make tea".to_owned())]);

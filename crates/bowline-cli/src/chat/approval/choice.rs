@@ -15,8 +15,6 @@ const NARROW: usize = 40;
 #[derive(Debug)]
 pub(super) struct Keeping {
     choice: Choice,
-    // The opposite, if the agent leaves that to a yes or a no, too.
-    other: Option<Choice>,
     scopes: Vec<(Suggestion, bool)>,
     // Of one operation the suggestions are alternatives; of several each has its own.
     is_one: bool,
@@ -51,12 +49,7 @@ impl Keeping {
         }
         let uncovered = question.items.len().saturating_sub(question.suggestions.len());
         let in_turn = question.holder.turn.is_some();
-        let other = match choice {
-            Choice::Allow => Choice::Deny,
-            Choice::Deny => Choice::Allow,
-        };
-        let other = Some(other).filter(|other| question.is_plain(*other));
-        (!scopes.is_empty()).then_some(Self { choice, other, scopes, is_one, cursor: 0, in_turn, uncovered })
+        (!scopes.is_empty()).then_some(Self { choice, scopes, is_one, cursor: 0, in_turn, uncovered })
     }
 
     pub(super) fn key(&mut self, code: KeyCode) -> Chosen {
@@ -69,9 +62,10 @@ impl Keeping {
                 return Chosen::Open;
             }
             KeyCode::Char('x') => {
-                if let Some(other) = self.other {
-                    (self.choice, self.other) = (other, Some(self.choice));
-                }
+                self.choice = match self.choice {
+                    Choice::Allow => Choice::Deny,
+                    Choice::Deny => Choice::Allow,
+                };
                 return Chosen::Open;
             }
             KeyCode::Char('t') if self.in_turn => Keep::Turn,
@@ -163,10 +157,10 @@ impl Keeping {
         if self.in_turn {
             keys.insert(0, ("t", turn));
         }
-        keys.extend(self.other.map(|other| match other {
-            Choice::Allow => ("x", "allow instead"),
-            Choice::Deny => ("x", "reject instead"),
-        }));
+        keys.push(match self.choice {
+            Choice::Allow => ("x", "reject instead"),
+            Choice::Deny => ("x", "allow instead"),
+        });
         if !self.is_one {
             keys.push(("Space", "mark"));
         }

@@ -70,25 +70,29 @@ impl Approval {
     /// Returns the keys that answer, what an answer that lasts holds for, and the keys that look.
     fn answers(&self, area: Rect) -> Vec<Line<'static>> {
         let items = self.question.items.len();
-        let allow = self.allow(area.width);
+        let selects = |what: String, choice| match self.question.default_number(choice) {
+            Some(number) => format!("{what} ({number})"),
+            None => what,
+        };
+        let allow = selects(self.allow(area.width), Choice::Allow);
+        let reject = selects("reject".to_owned(), Choice::Deny);
         let held = Keeping::new(&self.question, Choice::Allow);
-        let [yes, no] = [Choice::Allow, Choice::Deny].map(|choice| self.question.is_plain(choice));
         let lasts = held.is_some();
         let answers = [
-            ("y", allow.as_str(), yes),
-            ("s", "this session", yes && lasts),
-            ("p", "this project", yes && lasts),
-            ("n", "reject", no),
-            ("N", "always reject", no && lasts),
+            ("y", allow.as_str(), true),
+            ("s", "this session", lasts),
+            ("p", "this project", lasts),
+            ("n", reject.as_str(), true),
+            ("N", "always reject", lasts),
         ];
         let hunk = self.hunk_in_sight().map(|(at, all)| format!("leave out hunk {} of {all}", at + 1));
         let change = self.question.items.get(self.selected).is_some_and(|item| item.change.is_some());
         let is_cut = self.whole || self.view.position().is_some();
         let looks = [
             ("r", "reject, why…", true),
-            ("m", "more…", lasts && (yes || no)),
-            ("e", "edit", yes && self.editable().is_some()),
-            ("x", hunk.as_deref().unwrap_or_default(), yes && hunk.is_some()),
+            ("m", "more…", lasts),
+            ("e", "edit", self.editable().is_some()),
+            ("x", hunk.as_deref().unwrap_or_default(), hunk.is_some()),
             ("z", "the agent's version", self.is_edited()),
             ("Tab", "next", items > 1),
             ("v", "split", change),
@@ -111,8 +115,7 @@ impl Approval {
         }
         let mut lines = key_rows(&answers, area.width);
         if let Some(held) = held {
-            let letters = if yes { "s, p and N hold" } else { "N holds" };
-            let text = format!("{letters} for {}", held.scope_text());
+            let text = format!("s, p and N hold for {}", held.scope_text());
             lines
                 .push(Line::styled(cells::fit(&text, usize::from(area.width), Stays::Start), theme::aside()));
         }

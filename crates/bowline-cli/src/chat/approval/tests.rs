@@ -839,7 +839,7 @@ fn what_an_agent_tells_and_offers_is_shown_and_can_be_chosen() {
 }
 
 #[test]
-fn of_two_ways_to_say_yes_none_is_the_default() {
+fn of_two_ways_to_say_yes_the_first_is_the_default() {
     let mut approval =
         pane(plan(&[("Plan A", "allow_once"), ("Plan B", "allow_once"), ("No", "reject_once")]));
     check(
@@ -855,14 +855,15 @@ fn of_two_ways_to_say_yes_none_is_the_default() {
             with │ {
                  │   "to": "boss\u001b"
                  │ }
-
             1 Plan A (yes)
             2 Plan B (yes)
             3 No (no)
-            n reject  r reject, why…  Ctrl-C cancel  ? help
+            y allow once (1)  n reject
+            r reject, why…  Ctrl-C cancel  ? help
         "#]],
     );
-    assert_eq!(press(&mut approval, "yspm"), []);
+    assert_eq!(press(&mut approval, "spm"), [], "no rule can be made of it");
+    assert_eq!(press(&mut approval, "y"), [Reply::allow()]);
     assert_eq!(press(&mut approval, "2").len(), 1);
     let many: Vec<(String, &str)> = (0..9).map(|number| (format!("Plan {number}"), "allow_once")).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(name, kind)| (name.as_str(), *kind)).collect();
@@ -878,7 +879,7 @@ fn of_two_ways_to_say_yes_none_is_the_default() {
             a change of its mode in its
             1 Plan 0 (yes)
             … 9 answers to choose from: w
-            n reject  r reject, why…  ?
+            y allow once (1)  n reject  ?
         "#]],
     );
     assert_eq!(press(&mut approval, "9"), [], "it was not in sight");

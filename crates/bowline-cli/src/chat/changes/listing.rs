@@ -112,10 +112,12 @@ impl Listing {
         Self { rows, hidden, directory, stats, undos, edits }
     }
 
-    /// Returns the edit that was made last.
+    /// Returns the edit that was made last, of those in effect if there are any.
     pub(super) fn newest(&self, entries: &[Entry]) -> usize {
         let places = self.edits.iter().enumerate();
-        places.max_by_key(|(_, at)| entries[**at].change().id).map_or(0, |(place, _)| place)
+        places
+            .max_by_key(|(_, at)| (entries[**at].changed.in_effect, entries[**at].change().id))
+            .map_or(0, |(place, _)| place)
     }
 
     /// Returns the newest undo in effect that took back a hunk of a change, or the whole of it.
@@ -139,11 +141,15 @@ impl Listing {
     pub(super) fn line(&self, row: &Row, entries: &[Entry], width: usize, selected: usize) -> Line<'static> {
         match row {
             Row::Turn(edit) => {
-                let origin = &entries[self.edits[*edit]].change().origin;
-                let text = match (&origin.session, origin.turn) {
-                    (Some(session), Some(turn)) => format!("turn {turn} of session {}", short(session)),
-                    (Some(session), None) => format!("between turns of session {}", short(session)),
-                    (None, _) => "not by an agent".to_owned(),
+                let entry = &entries[self.edits[*edit]];
+                let origin = &entry.change().origin;
+                let text = match (&origin.session, origin.turn, &entry.title) {
+                    (Some(session), Some(turn), Some(title)) => {
+                        format!("turn {turn} of {}: {title}", short(session))
+                    }
+                    (Some(session), Some(turn), None) => format!("turn {turn} of session {}", short(session)),
+                    (Some(session), None, _) => format!("between turns of session {}", short(session)),
+                    (None, ..) => "not by an agent".to_owned(),
                 };
                 Line::styled(cells::fit(&text, width, Stays::Start), theme::title())
             }

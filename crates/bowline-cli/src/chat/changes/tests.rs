@@ -32,6 +32,7 @@ fn entry(id: i64, turn: u64, path: &str, before: Option<&str>, after: Option<&st
         changed: Changed { change, in_effect: true, uncertain: false },
         before: before.map(str::to_owned),
         after: after.map(str::to_owned),
+        title: (turn == 2).then(|| "Tidy up".to_owned()),
     }
 }
 
@@ -110,7 +111,7 @@ fn however_often_edits_are_undone_and_redone_the_newest_are_listed() {
     });
     expect![[r#"
         ─ changes by agents in /w ───── 308 older: bowline changes ─
-        turn 2 of session s1
+        turn 2 of s1: Tidy up
         p file3                                                +1 −0
           file4                                                +1 −0
           file5                                                +1 −0
@@ -148,7 +149,7 @@ fn changes_are_listed_by_turn_and_file_with_the_newest_chosen() {
               src/a.rs                                                                 +2 −1
               src/a.rs                                                                 +1 −2
               README.md                                                                +1 −0
-            turn 2 of session s1
+            turn 2 of s1: Tidy up
               target/log (by a command)                                                +1 −0
             ─ hunk 1 of 2 ──────────────────────────────────────────────────────────────────
             /w/src/a.rs
@@ -217,7 +218,7 @@ fn on_a_wide_screen_the_list_stands_beside() {
               src/a.rs                           +2 −1 change 4 · written through Bowline · 00:04:04 UTC · call call-4
               src/a.rs                           +1 −2   @@ -1,4 +1,4 @@
               README.md                          +1 −0 ▌  1    -ONE
-            turn 2 of session s1                       ▌     1 +one
+            turn 2 of s1: Tidy up                      ▌     1 +one
               target/log (by a command)          +1 −0    2  2  two
                                                           3  3  three
                                                           4  4  four
@@ -286,7 +287,7 @@ fn what_is_undone_is_marked_and_redo_names_its_undo() {
             p src/a.rs                                                                 +2 −1
               src/a.rs                                                                 +1 −2
             u README.md                                                                +1 −0
-            turn 2 of session s1
+            turn 2 of s1: Tidy up
               target/log (by a command)                                                +1 −0
             ─ hunk 2 of 2 ──────────────────────────────────────────────────────────────────
             /w/src/a.rs
@@ -500,23 +501,23 @@ fn what_may_be_the_users_is_behind_a_key_and_undone_only_by_name() {
         &mut changes,
         (80, 16),
         expect![[r#"
-        ─ all changes in /w ────────────────────────────────────────────────────────────
-        turn 2 of session s1
-          target/log (by a command)                                                +1 −0
-          src/b.rs (may be yours)                                                  +1 −1
-        not by an agent
-          notes.txt (may be yours)                                                 +1 −0
-        ─ hunk 1 of 1 ──────────────────────────────────────────────────────────────────
-        /w/notes.txt
-        change 8 · found on disk · 00:08:08 UTC
-          new file
-          @@ -0,0 +1 @@
-        ▌   1 +mine
+            ─ all changes in /w ────────────────────────────────────────────────────────────
+            turn 2 of s1: Tidy up
+              target/log (by a command)                                                +1 −0
+              src/b.rs (may be yours)                                                  +1 −1
+            not by an agent
+              notes.txt (may be yours)                                                 +1 −0
+            ─ hunk 1 of 1 ──────────────────────────────────────────────────────────────────
+            /w/notes.txt
+            change 8 · found on disk · 00:08:08 UTC
+              new file
+              @@ -0,0 +1 @@
+            ▌   1 +mine
 
 
 
-        u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  a agents only  ?
-    "#]],
+            u undo  r redo  U file  T turn  S session  Tab diff  n p hunk  a agents only  ?
+        "#]],
     );
     // Neither Enter nor Esc nor a second press undoes it, and none of them leaves.
     for other in [letter('u'), letter('U'), letter('n'), letter('Y'), KeyCode::Enter, KeyCode::Esc] {

@@ -109,6 +109,12 @@ fn nesting_without_end_is_shown() {
     assert!(!lines(&lists, 30, Style::new()).is_empty());
 }
 
+#[test]
+fn a_wide_character_has_room_beside_a_mark() {
+    let shown: Vec<String> = lines("> * 日本", 5, Style::new()).iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["日本"]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]

@@ -6,10 +6,11 @@ use std::time::Duration;
 use bowline_host::Session;
 use bowline_state::schema::v1::{ListSessionsRequest, SessionInfo};
 use bowline_state::undo::Selection;
-use bowline_workspace::workspace::{TakenBack, Workspace};
+use bowline_workspace::workspace::{Changed, TakenBack, Workspace};
 
 use crate::chat::changes::{Entry, Listed, may_be_users, newest};
 use crate::ending::Ending;
+use crate::records::names::Names;
 use crate::records::times::{now, written_ago};
 
 /// So many pages of sessions are looked through.
@@ -53,13 +54,18 @@ pub(super) fn changes(workspace: &Workspace) -> Result<Listed, String> {
     let changed = workspace.changes(&Selection::default()).map_err(|error| error.to_string())?;
     let (changed, older) = newest(changed, MAX_CHANGES);
     let mut room = MAX_CHANGE_BYTES;
-    let mut entries: Vec<Entry> =
-        changed.into_iter().map(|changed| Entry { changed, before: None, after: None }).collect();
+    let names = Names::new(&changed, workspace.turn_titles());
+    let entry = |changed: Changed| {
+        let origin = &changed.change.origin;
+        let title = origin.session.as_ref().zip(origin.turn).and_then(|(id, turn)| names.title(id, turn));
+        Entry { changed, before: None, after: None, title }
+    };
+    let mut entries: Vec<Entry> = changed.into_iter().map(entry).collect();
     // Agents' changes are what is looked at first.
     let mut order: Vec<usize> = (0..entries.len()).rev().collect();
     order.sort_by_key(|at| may_be_users(&entries[*at].changed.change));
     for at in order {
-        let Entry { changed, before, after } = &mut entries[at];
+        let Entry { changed, before, after, .. } = &mut entries[at];
         // Of an undo only what it took back is shown.
         if room > 0 && changed.change.reverses.is_empty() {
             (*before, *after) = workspace.texts(changed.change.id).map_err(|error| error.to_string())?;
@@ -95,6 +101,6 @@ pub(super) fn why(ending: &Ending) -> String {
         Ending::Usage(text) | Ending::TimedOut(text) | Ending::NoSession(text) | Ending::Denied(text) => {
             text.clone()
         }
-        Ending::Interrupted | Ending::Terminated(_) => ending.to_string(),
+        Ending::LoginRequired(_) | Ending::Interrupted | Ending::Terminated(_) => ending.to_string(),
     }
 }

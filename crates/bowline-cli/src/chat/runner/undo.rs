@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use bowline_state::display;
 use bowline_state::slash::Undo;
 use bowline_state::undo::{Selection, Who};
 use bowline_workspace::error::FilesError;
@@ -35,7 +36,12 @@ pub(super) fn undo_turns(session: &Session, undo: &Undo) -> Result<String, Files
     for selection in &selections {
         taken.push(workspace.undo(selection)?);
     }
-    Ok(describe(&taken, session.roots().cwd()))
+    let nothing = match undo {
+        Undo::File(name) => format!("this session has no change of {} in effect", display::line(name, 200)),
+        Undo::Session | Undo::Turns(_) => "no turn of this session has a change in effect".to_owned(),
+    };
+    Ok(describe(&taken, session.roots().cwd())
+        .unwrap_or_else(|| format!("there is nothing to undo: {nothing}")))
 }
 
 /// Returns the last turns that changed something that is still in effect, the newest first.
@@ -48,7 +54,8 @@ fn last_turns(changed: &[Changed], count: u64) -> Vec<u64> {
     turns
 }
 
-fn describe(taken: &[TakenBack], cwd: &str) -> String {
+/// Says what was taken back; none if that is nothing.
+fn describe(taken: &[TakenBack], cwd: &str) -> Option<String> {
     let mut names: Vec<&str> = Vec::new();
     for file in taken.iter().flat_map(|taken| &taken.files) {
         let below = file.path.strip_prefix(cwd).and_then(|rest| rest.strip_prefix('/'));
@@ -58,7 +65,7 @@ fn describe(taken: &[TakenBack], cwd: &str) -> String {
         }
     }
     if names.is_empty() {
-        return "there is nothing to undo: no turn of this session has a change in effect".to_owned();
+        return None;
     }
     let more = match names.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
@@ -69,5 +76,5 @@ fn describe(taken: &[TakenBack], cwd: &str) -> String {
         0 => String::new(),
         count => format!("; {count} changes of commands could not be, as their text is not known"),
     };
-    format!("undone in {shown}{more}{left}; F2 and r redoes it")
+    Some(format!("undone: {shown}{more}{left}; F2 and r redoes it"))
 }

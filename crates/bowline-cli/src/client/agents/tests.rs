@@ -183,6 +183,13 @@ fn a_configuration_that_is_not_understood_says_where() {
     "#]],
     );
     check(
+        Some("ignore-changes = [\"*.orig\", \"[a\"]\n"),
+        &["--agent", "x"],
+        expect![[r#"
+        2 Usage("$CONFIG/config.toml:1: the pattern \"[a\" cannot be used: unclosed character class; missing ']'")
+    "#]],
+    );
+    check(
         Some("[agents.x\n"),
         &["--agent", "x"],
         expect![[r#"

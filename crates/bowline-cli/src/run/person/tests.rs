@@ -114,10 +114,11 @@ fn an_answer_of_the_agents_own_is_a_number() {
     let question = Question { offers: Offer::to_choose(Offer::all(&options), true), ..question() };
     let Ok(Reply::Answered(answer)) = reply("2", &question) else { panic!() };
     assert_eq!((answer.choice, answer.option), (Choice::Allow, Some("Plan B".into())));
-    for unclear in ["y", "s", "always", "0", "3"] {
+    for unclear in ["0", "3"] {
         assert_eq!(reply(unclear, &question), Err(Unclear::Help), "{unclear}");
     }
-    assert_eq!(reply("n", &question), Ok(Reply::deny()));
+    assert_eq!(["y", "n"].map(|line| reply(line, &question)), [Ok(Reply::allow()), Ok(Reply::deny())]);
+    assert_eq!(keys(&question)[0], ("y", "allow once (1)".to_owned()));
 }
 
 #[test]

@@ -398,3 +398,210 @@ fn so_many_calls_are_known_and_no_more() {
     };
     assert_eq!((asked("0"), asked("1"), asked(&MAX_CALLS.to_string())), (false, true, true));
 }
+
+/// What gemini 0.61.0 asks before a tool of an MCP server.
+fn gemini(title: &str, kind: &str, text: &str) -> Value {
+    let call = json!({
+        "toolCallId": "mcp_bowline_edit_text_file-1763374000000-1", "status": "pending", "title": title, "kind": kind,
+        "content": [{"type": "content", "content": {"type": "text", "text": text}}], "locations": [],
+    });
+    let options = json!([
+        {"optionId": "proceed_always_server", "name": "Allow all server tools for this session", "kind": "allow_always"},
+        {"optionId": "proceed_always_tool", "name": "Allow tool for this session", "kind": "allow_always"},
+        {"optionId": "proceed_once", "name": "Allow", "kind": "allow_once"},
+        {"optionId": "cancel", "name": "Reject", "kind": "reject_once"},
+    ]);
+    ask_with(call, Value::Null, options)
+}
+
+#[test]
+fn a_request_of_gemini_is_ours_by_its_title_if_no_command_can_be_in_it() {
+    let edit = "edit_text_file (bowline MCP Server)";
+    let input = r#"{"path":"a.txt","old_text":"a","new_text":"b"}"#;
+    let omitted = |names: &str| format!("[Payload omitted due to length with parameters: {names}]");
+    let mut of_a_command = gemini(edit, "other", input);
+    of_a_command["params"]["options"] = options();
+    let mut with_diff = gemini(edit, "other", input);
+    with_diff["params"]["toolCall"]["content"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"type": "diff", "path": "/w/a"}));
+    let mut odd_content = gemini(edit, "other", input);
+    odd_content["params"]["toolCall"]["content"] = json!({"text": input});
+    check(
+        &[
+            gemini(edit, "other", input),
+            gemini(edit, "other", &omitted("path, old_text, new_text")),
+            gemini("read_text_file (bowline MCP Server)", "other", r#"{"path":"a.txt"}"#),
+            // Secrets, and what is not told.
+            gemini("read_text_file (bowline MCP Server)", "other", r#"{"path":".env"}"#),
+            gemini("read_text_file (bowline MCP Server)", "other", &omitted("path")),
+            // A tool of another server that is given a command, which then is the title.
+            gemini(edit, "other", r#"{"command":"edit_text_file (bowline MCP Server)"}"#),
+            gemini(edit, "other", r#"{"command":"edit_text_file (bowline MCP Server)","path":"a.txt"}"#),
+            gemini(edit, "other", &omitted("path, command, old_text")),
+            gemini(edit, "other", &omitted("path, old_text, new_text, path, path, ...")),
+            gemini(edit, "other", &omitted("")),
+            gemini(edit, "other", "{}"),
+            gemini("execute (bowline MCP Server)", "other", r#"{"command":"execute (bowline MCP Server)"}"#),
+            // Something else.
+            gemini("edit_text_file (other MCP Server)", "other", input),
+            gemini("publish (bowline MCP Server)", "other", input),
+            gemini("run edit_text_file (bowline MCP Server)", "other", input),
+            gemini(edit, "execute", input),
+            of_a_command,
+            with_diff,
+            odd_content,
+        ],
+        expect![[r#"
+            edit_text_file proceed_once, edit_text_file proceed_once
+            edit_text_file proceed_once, edit_text_file proceed_once
+            read_text_file proceed_once, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+        "#]],
+    );
+}
+
+/// What qwen 0.24.4 asks before a tool; `named` is what its options name.
+fn qwen(tool: &str, named: &str, input: Value) -> Value {
+    let call = json!({
+        "toolCallId": "call_1", "status": "pending", "title": input.to_string(), "content": [], "locations": [],
+        "kind": "other", "rawInput": input, "_meta": {"toolName": tool},
+    });
+    let options = json!([
+        {"optionId": "proceed_always_project", "name": format!("Always Allow in project: {named}"), "kind": "allow_always"},
+        {"optionId": "proceed_always_user", "name": format!("Always Allow for user: {named}"), "kind": "allow_always"},
+        {"optionId": "proceed_once", "name": "Allow", "kind": "allow_once"},
+        {"optionId": "cancel", "name": "Reject", "kind": "reject_once"},
+    ]);
+    ask_with(call, Value::Null, options)
+}
+
+#[test]
+fn a_request_of_qwen_is_ours_by_the_registered_name_and_the_options_of_mcp_tools() {
+    let input = || json!({"path": "a.txt", "old_text": "a", "new_text": "b"});
+    let edit = "mcp__bowline__edit_text_file";
+    let mut without_label = qwen(edit, "edit_text_file", input());
+    without_label["params"]["options"][0]["name"] = json!("Always Allow in project");
+    let mut twice = qwen(edit, "edit_text_file", input());
+    let switching =
+        json!({"optionId": "proceed_once_and_switch_to_default", "name": "Yes", "kind": "allow_once"});
+    twice["params"]["options"].as_array_mut().unwrap().push(switching);
+    check(
+        &[
+            qwen(edit, "edit_text_file", input()),
+            qwen("mcp__bowline__read_text_file", "read_text_file", json!({"path": "a.txt"})),
+            qwen("mcp__bowline__execute", "execute", json!({"command": "make"})),
+            qwen("mcp__bowline__read_text_file", "read_text_file", json!({"path": ".env"})),
+            qwen("mcp__other__edit_text_file", "edit_text_file", input()),
+            qwen("mcp__bowline__publish", "publish", input()),
+            qwen("edit_text_file", "edit_text_file", input()),
+            // A tool of the project under our name, and a command.
+            qwen(edit, "sh", input()),
+            without_label,
+            qwen("run_shell_command", "edit_text_file", json!({"command": edit})),
+            // It is unknown which of the two means just this.
+            twice,
+        ],
+        expect![[r#"
+            edit_text_file proceed_once, edit_text_file proceed_once
+            read_text_file proceed_once, passes
+            execute proceed_once, execute proceed_once
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+        "#]],
+    );
+}
+
+/// What kimi-code 2.1.0 asks.
+fn kimi(id: &str, title: &str) -> Value {
+    let text = format!("Requesting approval to Approve {title}");
+    let content = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    let options = json!([
+        {"optionId": "approve_once", "name": "Approve once", "kind": "allow_once"},
+        {"optionId": "approve_always", "name": "Approve for this session", "kind": "allow_always"},
+        {"optionId": "reject", "name": "Reject", "kind": "reject_once"},
+    ]);
+    ask_with(json!({"toolCallId": id, "title": title, "content": content}), Value::Null, options)
+}
+
+#[test]
+fn a_request_of_kimi_is_ours_by_its_title_and_a_read_by_the_call_that_it_announced() {
+    let begins = |id: &str, title: &str| {
+        announce(
+            json!({"toolCallId": id, "title": title, "kind": "other", "status": "pending", "content": []}),
+        )
+    };
+    let goes_on = |id: &str, path: Value| {
+        update(json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Read", "kind": "read",
+            "status": "in_progress", "rawInput": {"path": path},
+        }))
+    };
+    let (read, edit) = ("mcp__bowline__read_text_file", "mcp__bowline__edit_text_file");
+    let mut of_another = kimi("1:d", edit);
+    of_another["params"]["options"] = options();
+    let mut as_command = kimi("1:d", edit);
+    as_command["params"]["toolCall"]["kind"] = json!("execute");
+    let mut with_input = kimi("1:d", edit);
+    with_input["params"]["toolCall"]["rawInput"] = json!({"command": edit});
+    check(
+        &[
+            kimi("1:a", edit),
+            kimi("1:a", "mcp__bowline__execute"),
+            // What it reads is not known, is known, is a secret.
+            kimi("1:b", read),
+            begins("1:b", read),
+            kimi("1:b", read),
+            goes_on("1:b", json!("a.txt")),
+            kimi("1:b", read),
+            goes_on("1:b", json!(".env")),
+            kimi("1:b", read),
+            announce(json!({"toolCallId": "1:c", "title": "Read a file", "rawInput": {"path": "a.txt"}})),
+            kimi("1:c", read),
+            // Something else.
+            kimi("1:d", "Bash"),
+            kimi("1:d", "mcp__other__edit_text_file"),
+            kimi("1:d", "mcp__bowline__publish"),
+            of_another,
+            as_command,
+            with_input,
+        ],
+        expect![[r#"
+            edit_text_file approve_once, edit_text_file approve_once
+            execute approve_once, execute approve_once
+            passes, passes
+            passes, passes
+            read_text_file approve_once, passes
+            passes, passes
+            read_text_file approve_once, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+        "#]],
+    );
+}

@@ -1,0 +1,100 @@
+//! What `cargo xtask matrix` runs: every installed agent and client, taken through one script directly and behind the proxy;
+//! what came of it is written to `docs/compatibility.md`.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for people: what it prints is its purpose"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use xtask::peers::are_files;
+
+use agents::{MatrixAgent, Way};
+use clients::MatrixClient;
+use report::Row;
+
+mod agents;
+mod clients;
+mod host;
+mod report;
+mod script;
+mod wire;
+
+const HEAD: &str = "\
+# Compatibility
+
+`cargo xtask matrix` writes this page. It takes every installed agent and client through one script, with a scripted model and
+no network: a file that is open in the editor and not saved is read and edited, a file is created, a command is run, a command
+that does not end is cancelled, sessions are listed and loaded by another process, and what still runs afterwards is counted.
+An agent is driven by `bowline run`, where it uses its own tools, and by another editor behind `bowline proxy`, where it uses
+those that the proxy adds. A client drives `bowline agent`, directly and behind `bowline proxy`. codex-acp
+reads and edits by shell commands in `bowline run`: its patch is no function that the scripted model can call.
+
+✓ is right. Behind the proxy, and with a client, the number of questions is how often the user was asked. `bowline run
+--approve all` asks no questions; there the number is how often the agent itself asked for permission. 0 does not mean that a write would
+pass unseen: what an agent does not ask for, the host asks about when it is done through the host. – names what the peer cannot do or does otherwise. **✗** is
+not explained yet. n/a: the peer has nothing of the kind, or the script cannot make it do so.
+
+Faults of peers that Bowline works around are in one table, `crates/bowline-state/src/quirks.rs`; `BOWLINE_NO_QUIRKS=1` turns
+that off.
+";
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    let (root, bowline, date) = (arguments.next(), arguments.next(), arguments.next());
+    let root = PathBuf::from(root.context("the first argument is the root of the repository")?);
+    let bowline = PathBuf::from(bowline.context("the second argument is the program bowline")?);
+    let date = date.context("the third argument is the date")?;
+    let only: Vec<String> = arguments.collect();
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|only| only == name);
+
+    let (mut agents, mut missing_agents) = (Vec::new(), Vec::new());
+    for agent in MatrixAgent::all().into_iter().filter(|agent| wanted(&agent.name())) {
+        if !are_files(&agent.command(&root)) {
+            missing_agents.push(agent.name());
+            continue;
+        }
+        let version = agent.pinned_version();
+        agents.push(told(host::run_in_host(&root, &bowline, agent).await, version.clone()));
+        agents.push(told(script::run_behind_proxy(&root, &bowline, agent).await, version));
+    }
+    let (mut clients, mut missing_clients) = (Vec::new(), Vec::new());
+    for client in MatrixClient::all().into_iter().filter(|client| wanted(&client.name())) {
+        if !are_files(&client.command(&root)) {
+            missing_clients.push(client.name());
+            continue;
+        }
+        for way in [Way::Direct, Way::Proxy] {
+            let row = tokio::task::block_in_place(|| clients::run_client(&root, &bowline, client, way));
+            clients.push(told(row, client.pinned_version()));
+        }
+    }
+    let open: usize = agents.iter().chain(&clients).map(Row::open_questions).sum();
+    let version = env!("CARGO_PKG_VERSION");
+    let text = format!(
+        "{HEAD}\nMeasured on {date} with Bowline {version}.\n\n## Agents\n\n{}\n## Clients\n\n{}",
+        report::table(&agents, "in `bowline run`", &missing_agents),
+        report::table(&clients, "with `bowline agent`", &missing_clients)
+    );
+    if only.is_empty() {
+        write_page(&root, &text)?;
+    }
+    println!("{} peers, {open} cells to look at", agents.len().div_ceil(2) + clients.len().div_ceil(2));
+    Ok(if open == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn told(mut row: Row, version: Option<String>) -> Row {
+    row.pinned(version);
+    eprintln!("{}", row.shown("directly"));
+    row
+}
+
+fn write_page(root: &Path, text: &str) -> Result<()> {
+    let docs = root.join("docs");
+    std::fs::create_dir_all(&docs)?;
+    std::fs::write(docs.join("compatibility.md"), text).context("cannot write docs/compatibility.md")
+}
