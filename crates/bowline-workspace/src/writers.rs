@@ -39,7 +39,7 @@ pub(crate) enum Purpose {
 pub(crate) enum WriterState {
     /// None has, and none can open it for writing as long as the lease is held.
     None,
-    /// A program keeps it open, but has not changed it for a while.
+    /// A program keeps it open, but does not change it.
     Idle,
     /// A program is writing to it.
     Busy,
@@ -64,23 +64,24 @@ pub(crate) struct Waited<'a> {
 
 /// Waits until no program has a file open for writing, but no longer than [`PATIENCE`].
 pub(crate) fn wait(file: &File, purpose: Purpose) -> Waited<'_> {
-    let quiet = match purpose {
-        Purpose::Read => QUIET_FOR_READ,
-        Purpose::Write => PATIENCE,
-    };
     let mut rest = Rest::new(file);
     let mut pause = FIRST_PAUSE;
     loop {
-        let (quiet, at_rest) = match Lease::try_shared(file.as_fd()) {
+        let state = match Lease::try_shared(file.as_fd()) {
             Ok(lease) => return Waited { state: WriterState::None, _lease: Some(lease) },
-            Err(LeaseError::Contended) => (quiet, WriterState::Idle),
-            Err(LeaseError::Unavailable(_)) if purpose == Purpose::Read => {
-                (Duration::ZERO, WriterState::Unknown)
-            }
-            Err(LeaseError::Unavailable(_)) => (QUIET_WITHOUT_LEASE, WriterState::Unknown),
+            Err(LeaseError::Contended) => WriterState::Idle,
+            Err(LeaseError::Unavailable(_)) => WriterState::Unknown,
         };
-        if rest.duration(file) >= quiet {
-            return Waited { state: at_rest, _lease: None };
+        rest.look(file);
+        let is_at_rest = match (state, purpose) {
+            (WriterState::Unknown, Purpose::Read) => true,
+            (WriterState::Unknown, Purpose::Write) => rest.since_change() >= QUIET_WITHOUT_LEASE,
+            (_, Purpose::Read) => rest.since_change() >= QUIET_FOR_READ,
+            // However old the text is: a program that has just opened the file is about to change it.
+            (_, Purpose::Write) => rest.watched() >= PATIENCE,
+        };
+        if is_at_rest {
+            return Waited { state, _lease: None };
         }
         if rest.began.elapsed() >= PATIENCE {
             return Waited { state: WriterState::Busy, _lease: None };
@@ -96,6 +97,8 @@ struct Rest {
     // What it was like at the last look, and since when.
     seen: Option<Stamp>,
     since: Instant,
+    // How old its text was at the last look, if that tells anything.
+    age: Duration,
 }
 
 /// Size and times.
@@ -104,18 +107,29 @@ type Stamp = (i64, i64, i64);
 impl Rest {
     fn new(file: &File) -> Self {
         let began = Instant::now();
-        Self { began, seen: rustix::fs::fstat(file).ok().as_ref().map(stamp), since: began }
+        let seen = rustix::fs::fstat(file).ok().as_ref().map(stamp);
+        Self { began, seen, since: began, age: Duration::ZERO }
     }
 
-    fn duration(&mut self, file: &File) -> Duration {
-        let Ok(stat) = rustix::fs::fstat(file) else { return Duration::ZERO };
-        let now = Some(stamp(&stat));
-        if self.seen != now {
+    /// Looks whether the file has changed since the last look.
+    fn look(&mut self, file: &File) {
+        let stat = rustix::fs::fstat(file).ok();
+        let now = stat.as_ref().map(stamp);
+        if self.seen != now || now.is_none() {
             (self.seen, self.since) = (now, Instant::now());
         }
-        let watched = self.since.elapsed();
         // An empty file may be one that was just truncated: how old it is tells nothing.
-        if stat.st_size == 0 { watched } else { watched.max(age(&stat)) }
+        self.age = stat.filter(|stat| stat.st_size != 0).as_ref().map(age).unwrap_or_default();
+    }
+
+    /// Returns for how long it was seen not to change.
+    fn watched(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Returns for how long it has not changed, as far as its time of change tells.
+    fn since_change(&self) -> Duration {
+        self.watched().max(self.age)
     }
 }
 
@@ -128,4 +142,22 @@ fn age(stat: &Stat) -> Duration {
     let changed = Duration::new(stat.st_mtime.max(0).cast_unsigned(), stat.st_mtime_nsec as u32);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.saturating_sub(changed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that saves a file opens it first, and may be kept from going on right there.
+    #[test]
+    fn a_program_that_has_just_opened_an_old_file_is_waited_for() {
+        let saver = tempfile::NamedTempFile::new().expect("a file");
+        saver.as_file().set_len(3).expect("set");
+        let long_ago = std::fs::FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+        saver.as_file().set_times(long_ago).expect("set");
+        let file = File::open(saver.path()).expect("opened");
+        let began = Instant::now();
+        assert_eq!(wait(&file, Purpose::Write).state, WriterState::Idle);
+        assert!(began.elapsed() >= PATIENCE, "it was taken for idle after {:?}", began.elapsed());
+    }
 }

@@ -155,12 +155,13 @@ impl Session {
         Err(FilesError::Unsteady(path.to_owned()))
     }
 
-    /// Waits for a program that is writing a file while no lock is held. What fails here fails again, and is told, later.
+    /// Waits for a program that is saving a file while no lock is held. Whether it is done is looked at again under the
+    /// lock, and what fails here fails again there.
     fn wait_for_writers(&self, path: &str) {
         if let Ok(admitted) = self.roots.admit(path, Access::Write)
             && let Ok(Ok((file, _))) = self.roots.open_file(&admitted)
         {
-            drop(writers::wait(&file, Purpose::Write));
+            drop(writers::wait(&file, Purpose::Read));
         }
     }
 
