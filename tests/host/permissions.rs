@@ -1,5 +1,7 @@
 //! Asking for permission and acting on it: one question for both, and an approval for nothing but what was shown.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use bowline_state::question::{Answer, Reply};
 use bowline_wire::schema::v1::StopReason;
 use bowline_workspace::approvals::MAX_WAITING;
@@ -653,6 +655,34 @@ async fn what_an_agent_says_and_the_file_does_not_have_is_told() {
     .await;
 }
 
+#[tokio::test]
+async fn that_a_write_removes_setuid_is_told_when_the_agent_asks() {
+    let stage = Stage::new().file("a.sh", "1\n").answers(&["yes"]);
+    std::fs::set_permissions(stage.lab.path("a.sh"), std::fs::Permissions::from_mode(0o4755)).unwrap();
+    check(
+        &stage,
+        r#"
+        ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.sh","oldText":"1\n","newText":"2\n"}]}
+        write a.sh 2\n
+        "#,
+        expect![[r#"
+            > ask {"toolCallId":"c1","kind":"edit","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.sh","oldText":"1\n","newText":"2\n"}]}
+              ? puppet asks: Edit
+              ? ! the file has setuid or setgid, and runs as its owner or group: the write removes that
+              ?   write $ROOT/a.sh
+              ?   lines: 1 added, 1 removed
+              ?   @@ -1 +1 @@
+              ?   -1
+              ?   +2
+              ? Asked because no rule covers it, and preset ask asks before writes
+            selected once
+            > write a.sh 2\n
+            {"_meta":{"bowline":{"notes":["the file had setuid or setgid, which the write removed"],"kept":[]}}}
+        "#]],
+    )
+    .await;
+}
+
 /// Returns a person who never answers.
 fn silent(stage: Stage) -> Stage {
     stage.lab.desk.answer_later(|_| Box::pin(std::future::pending()));
@@ -1052,7 +1082,7 @@ async fn another_file_that_has_the_name_by_now_is_not_read() {
               ? puppet asks: read $ROOT/.env
               ? ! holds secrets ($ROOT/.env)
               ?   read $ROOT/.env
-              ? Asked because holds secrets; only a rule that names it allows it
+              ? Asked because it holds secrets; only a rule that names it allows it
             ! -32602 $ROOT/.env is another file than the one that was approved: nothing was read, ask again
         "#]],
     )

@@ -31,7 +31,7 @@ use crate::front_end::Event;
 use crate::session::Held;
 
 /// What a person is told before a write to a file with these bits.
-const WILL_DROP_PRIVILEGES: &str =
+pub(super) const WILL_DROP_PRIVILEGES: &str =
     "the file has setuid or setgid, and runs as its owner or group: the write removes that";
 
 /// How often a write is shown again because what it would do has changed since it was approved.

@@ -20,7 +20,7 @@ use bowline_wire::ClientContext;
 use bowline_workspace::approvals::{Cleared, Request};
 use bowline_workspace::terminals::looked_at;
 
-use super::files::{deed, written_item};
+use super::files::{WILL_DROP_PRIVILEGES, deed, written_item};
 use super::{Operating, blocking, clear};
 use crate::session::Held;
 
@@ -101,7 +101,7 @@ pub(super) async fn asked(
         .acquire()
         .await
         .map_err(|closed| Failure::Internal { reason: closed.to_string() })?;
-    let Described { items, deeds, wrong } = blocking(move || describe(&its, &call)).await?;
+    let Described { items, deeds, warnings } = blocking(move || describe(&its, &call)).await?;
     drop(place);
     if let [item] = items.as_slice() {
         operating.entry().subject = Subject::from(&item.operation.target);
@@ -113,7 +113,7 @@ pub(super) async fn asked(
         occasion: Occasion::Request,
         title,
         items,
-        warnings: wrong.into_iter().chain(lacking(options)).collect(),
+        warnings: warnings.into_iter().chain(lacking(options)).collect(),
         offers: Offer::all(options),
         deeds,
     };
@@ -175,13 +175,14 @@ struct Described {
     items: Vec<Item>,
     /// For what of it an approval can be kept until it is done.
     deeds: Vec<Deed>,
-    /// What it says that is not so.
-    wrong: Option<String>,
+    /// What a person has to know besides: what the call says that is not so, and what it would do beyond that.
+    warnings: Vec<String>,
 }
 
 /// Returns what a tool call would do. Waits for the disk.
 fn describe(held: &Held, call: &ToolCallView) -> Described {
     let mut wrong: Vec<String> = Vec::new();
+    let mut drops_privileges = false;
     let mut items = Vec::new();
     let mut deeds = Vec::new();
     let mut room = MAX_TEXTS;
@@ -201,6 +202,7 @@ fn describe(held: &Held, call: &ToolCallView) -> Described {
                 let written = write(held, absolute(held, path.clone()), text, &mut room);
                 items.push(written.item);
                 deeds.extend(written.deed);
+                drops_privileges |= written.drops_privileges;
                 if written.is_wrong {
                     wrong.push(path);
                 }
@@ -234,7 +236,8 @@ fn describe(held: &Held, call: &ToolCallView) -> Described {
             rest.len()
         )),
     };
-    Described { items, deeds, wrong }
+    let dropped = drops_privileges.then(|| WILL_DROP_PRIVILEGES.to_owned());
+    Described { items, deeds, warnings: wrong.into_iter().chain(dropped).collect() }
 }
 
 /// Returns the path that an agent means. The input of a tool may name a file from the session's directory; `~` is for the
@@ -252,6 +255,8 @@ pub(super) struct Written {
     pub(super) deed: Option<Deed>,
     /// Whether the file does not have what it is said to have.
     is_wrong: bool,
+    /// Whether it has setuid or setgid, which it would lose.
+    drops_privileges: bool,
 }
 
 fn access(kind: Kind) -> Access {
@@ -276,7 +281,9 @@ pub(super) fn on_file(held: &Held, kind: Kind, path: String) -> (Item, Option<De
 /// Returns a write as it would be, bound to that; or, where that cannot be told, as the agent shows it.
 pub(super) fn write(held: &Held, path: String, text: Option<NewText>, room: &mut usize) -> Written {
     let (item, _) = on_file(held, Kind::Write, path.clone());
-    let Some(text) = text else { return Written { item, deed: None, is_wrong: false } };
+    let Some(text) = text else {
+        return Written { item, deed: None, is_wrong: false, drops_privileges: false };
+    };
     // What the file holds now, whatever the agent believes.
     let current = held.files.preview(&path, &text.new).ok().map(|preview| preview.before);
     let is_known = current.is_some();
@@ -287,14 +294,15 @@ pub(super) fn write(held: &Held, path: String, text: Option<NewText>, room: &mut
         let bytes = text.new.len() + text.old.as_ref().map_or(0, String::len);
         let change = Shown { before: text.old.map(Arc::new), after: Arc::new(text.new) };
         let item = Item { change: fits(room, bytes).then_some(change), ..item };
-        return Written { item, deed: None, is_wrong };
+        return Written { item, deed: None, is_wrong, drops_privileges: false };
     };
+    let drops_privileges = preview.drops_privileges;
     let bytes = preview.after.len() + preview.before.as_ref().map_or(0, |before| before.len());
     if !fits(room, bytes) {
-        return Written { item, deed: None, is_wrong };
+        return Written { item, deed: None, is_wrong, drops_privileges };
     }
     let deed = Some(deed(&preview, &whole));
-    Written { item: written_item(&path, &preview), deed, is_wrong }
+    Written { item: written_item(&path, &preview), deed, is_wrong, drops_privileges }
 }
 
 /// Takes bytes from the room that the texts of one question have, if there are so many left.
