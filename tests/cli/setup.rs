@@ -241,10 +241,10 @@ fn what_a_person_wrote_stays() {
         +            "type": "custom",
         +            "command": "$BOWLINE",
         +            "args": ["agent", "--shell"],
-        +            "env": {}
-        +        }
+        +            "env": {},
+        +        },
              },
- 
+
              /* keep */ "theme": "One Dark"
         --- 0
     "#]]
@@ -268,8 +268,8 @@ fn what_a_person_wrote_stays() {
                     "type": "custom",
                     "command": "$BOWLINE",
                     "args": ["agent", "--shell"],
-                    "env": {}
-                }
+                    "env": {},
+                },
             },
 
             /* keep */ "theme": "One Dark"
@@ -727,18 +727,16 @@ fn what_was_added_is_removed_and_the_rest_stays() {
         diff --git a$HOME/.config/zed/settings.json b$HOME/.config/zed/settings.json
         --- a$HOME/.config/zed/settings.json
         +++ b$HOME/.config/zed/settings.json
-        @@ -2,12 +2,6 @@
-           // mine
+        @@ -3,11 +3,5 @@
            "theme": "One",
            "agent_servers": {
-        -    "Other": {"command": "x"}, // keep
+             "Other": {"command": "x"}, // keep
         -    "Bowline": {
         -      "type": "custom",
         -      "command": "$BOWLINE",
         -      "args": ["agent", "--shell"],
-        -      "env": {}
-        -    }
-        +    "Other": {"command": "x"} // keep
+        -      "env": {},
+        -    },
            }
          }
         --- 0
@@ -755,7 +753,7 @@ fn what_was_added_is_removed_and_the_rest_stays() {
           // mine
           "theme": "One",
           "agent_servers": {
-            "Other": {"command": "x"} // keep
+            "Other": {"command": "x"}, // keep
           }
         }
     "#]]
@@ -781,7 +779,7 @@ fn what_was_added_is_removed_and_the_rest_stays() {
     std::fs::write(&file, "{ broken").unwrap();
     expect![[r#"
         --- stderr
-        bowline: nothing was written to $HOME/.config/zed/settings.json: line 1, column 3: a name in double quotes is missing
+        bowline: nothing was written to $HOME/.config/zed/settings.json: line 1, column 3: Expected string for object property
         --- 1
     "#]].assert_eq(&scene.run(&["setup", "zed", "--remove"]));
 }

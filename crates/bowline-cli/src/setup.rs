@@ -177,7 +177,7 @@ fn launch(
     if !editor.takes(role) {
         let (title, word) = (editor.title(), editor.word());
         return Err(Ending::Usage(format!(
-            "{title} starts Bowline as an agent: leave --mcp away, as in `bowline setup {word}`"
+            "--mcp is not for {title}, where Bowline is an agent: use `bowline setup {word}`"
         )));
     }
     if is_server && let Some(option) = agents_only(arguments) {

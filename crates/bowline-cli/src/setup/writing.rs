@@ -68,7 +68,6 @@ pub(super) fn replace(path: &Path, before: Option<&Before>, after: &str) -> Resu
     let kept = keep(before)?;
     let now = fs::read(own)?;
     if now != before.text.as_bytes() {
-        fs::remove_file(&kept)?;
         bail!("it was changed meanwhile: try again");
     }
     new.persist(own).map_err(|error| error.error)?;
@@ -85,7 +84,7 @@ fn take_after(file: &File, other: &Path) -> Result<()> {
     Ok(file.set_permissions(wanted.permissions())?)
 }
 
-/// Leaves a copy beside the file, under a name that nothing has.
+/// Leaves a copy beside the file, under a name that nothing has, unless there is one already.
 fn keep(before: &Before) -> Result<PathBuf> {
     for number in 1..=MAX_COPIES {
         let mut name = before.path.clone().into_os_string();
@@ -102,7 +101,11 @@ fn keep(before: &Before) -> Result<PathBuf> {
                 file.sync_all()?;
                 return Ok(path);
             }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if fs::read(&path).is_ok_and(|copy| copy == before.text.as_bytes()) {
+                    return Ok(path);
+                }
+            }
             Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
         }
     }
