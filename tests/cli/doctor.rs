@@ -19,6 +19,8 @@ use crate::program::Scene;
 
 /// What is told, with numbers of this machine and this build replaced.
 fn told(scene: &Scene, arguments: &[&str], variables: &[(&str, &str)]) -> String {
+    // Whatever lies above the directory for temporary files.
+    scene.put(".git/HEAD", "");
     let mut command = scene.command(arguments);
     if !arguments.contains(&"--") {
         // What is installed on this machine is not looked for.
@@ -128,7 +130,7 @@ fn in_short_it_fits_a_small_terminal_and_says_what_to_do_next() {
         ✓ Bowline: bowline N, $BOWLINE
         ✓ Directories: $HOME/.local/state/bowline and $HOME/.config/bowline
         ✓ Rules: no rules for this workspace, and preset ask, as nothing else is said
-        ✓ This workspace: $PROJECT, without git
+        ✓ This workspace: $PROJECT, in git
         ! Models and keys: offline (there is no key, and it needs none)
             the offline model does plain commands, and writes nothing by itself
             → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
@@ -151,7 +153,7 @@ fn in_short_it_fits_a_small_terminal_and_says_what_to_do_next() {
         ✓ Bowline: bowline N, $BOWLINE
         ✓ Directories: $HOME/.local/state/bowline and $HOME/.config/bowline
         ✓ Rules: no rules for this workspace, and preset ask, as nothing else is said
-        ✓ This workspace: $PROJECT, without git
+        ✓ This workspace: $PROJECT, in git
         ! Models and keys: offline (there is no key, and it needs none)
             the offline model does plain commands, and writes nothing by itself
             → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
@@ -176,7 +178,7 @@ fn in_short_it_fits_a_small_terminal_and_says_what_to_do_next() {
         ✓ Bowline: bowline N, $BOWLINE
         ✓ Directories: $HOME/.local/state/bowline and $HOME/.config/bowline
         ✓ Rules: no rules for this workspace, and preset ask, as nothing else is said
-        ✓ This workspace: $PROJECT, without git
+        ✓ This workspace: $PROJECT, in git
         ! Models and keys: offline (there is no key, and it needs none)
             the offline model does plain commands, and writes nothing by itself
             → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
@@ -202,7 +204,7 @@ fn in_short_what_is_broken_is_told_whole() {
         ✓ Bowline: bowline N, $BOWLINE
         ✓ Directories: $HOME/.local/state/bowline and $HOME/.config/bowline
         ✓ Rules: no rules for this workspace, and preset ask, as nothing else is said
-        ✓ This workspace: $PROJECT, without git
+        ✓ This workspace: $PROJECT, in git
         ! Models and keys: offline (there is no key, and it needs none)
             the offline model does plain commands, and writes nothing by itself
             → set a key such as ANTHROPIC_API_KEY, or choose a local model with --model ollama/NAME
@@ -238,7 +240,7 @@ fn where_all_is_well_it_says_so() {
 
         This workspace
           ✓ directory: $PROJECT
-          ✓ git: none; changes are kept and undone without it
+          ✓ git: yes, in $PROJECT
           · journal: none yet
           · audit log: none yet
           ✓ watches: the system tells what changes here (it has N in all)
@@ -323,7 +325,6 @@ fn what_is_kept_is_counted() {
     let scene = Scene::new();
     used(&scene);
     install(&scene, "sh");
-    scene.put(".git/HEAD", "");
     std::fs::write(
         scene.config().join("policy.toml"),
         "preset = \"accept-edits\"\n\n[[rules]]\neffect = \"deny\"\ncommand = \"git push\"\n",

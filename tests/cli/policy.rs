@@ -93,19 +93,19 @@ fn rules_are_added_listed_explained_and_forgotten() {
         --- 0
         $ bowline policy explain write ../x
         denied: $BASE/x
-          deny: lies outside the workspace
+          deny: it lies outside the workspace
         --- 0
         $ bowline policy explain read key.pem
         denied: key.pem
           deny: rule 1, deny read: **/*.pem  (every workspace; keys)
-          ask: is a private key; only a rule that names it allows it
+          ask: it is a private key; only a rule that names it allows it
         --- 0
         $ bowline policy explain fetch https://a.docs.rs/x
         allowed: https://a.docs.rs/x
           allow: rule 5, allow fetch: *.docs.rs  (this workspace)
         --- 0
         $ bowline policy explain read .env --json
-        {"workspace":"$PROJECT","preset":"ask","what":".env","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: holds secrets; only a rule that names it allows it"}],"run_and_chat":"ask"}
+        {"workspace":"$PROJECT","preset":"ask","what":".env","effect":"ask","because":[{"effect":"ask","subject":null,"text":"ask: it holds secrets; only a rule that names it allows it"}],"run_and_chat":"ask"}
         --- 0
         $ bowline policy forget cargo test
         forgotten: allow execute: cargo test …  (this workspace)

@@ -692,9 +692,9 @@ fn sessions_are_renamed_searched_copied_and_deleted_by_age() {
         session $SHORT is a copy of $SHORT; go on with it: bowline run --cwd $BASE/other --session $SHORT PROMPT
         --- 0
         $ bowline sessions list --all
-        $SHORT  A better title
+        $SHORT  A better title (copy)
             just now · 1 turn · offline · $BASE/other
-        $SHORT  A better title
+        $SHORT  A better title (copy)
             just now · 1 turn · offline · $PROJECT
         $SHORT  A better title
             just now · 1 turn · offline · $PROJECT
@@ -715,7 +715,7 @@ fn sessions_are_renamed_searched_copied_and_deleted_by_age() {
         deleted 3 sessions
         --- 0
         $ bowline sessions list --all
-        $SHORT  A better title
+        $SHORT  A better title (copy)
             just now · 2 turns · offline · $BASE/other
         --- 0
     "#]].assert_eq(&told);

@@ -121,6 +121,9 @@ enum Command {
         /// Shows diffs, outputs and thoughts whole
         #[arg(long)]
         full: bool,
+        /// Prints everything that is stored, as `export --format json` does
+        #[arg(long, conflicts_with = "full")]
+        json: bool,
     },
     /// Writes a session to stdout or a file
     #[command(after_help = EXPORT_EXAMPLES)]
@@ -202,7 +205,10 @@ pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), Ending> {
     let sessions = Sessions::new(&places)?;
     let done = match arguments.command.unwrap_or(Command::List(arguments.list)) {
         Command::List(ListArguments { all, json, place }) => list(&sessions, all, json, &place).await,
-        Command::Show { session, full } => {
+        Command::Show { session, json: true, .. } => {
+            print(&exporting::json(&sessions.read(&session).await?)?)
+        }
+        Command::Show { session, full, .. } => {
             let stored = sessions.read(&session).await?;
             page(&conversation::text(&stored, full, Look::of_stdout()))
         }

@@ -24,7 +24,7 @@ I am the offline model: no network, no key, no guessing. I do what plain command
 
 - `read PATH` or `read PATH lines 10-20`; `@PATH` alone reads it, too
 - `write PATH: TEXT` (`\\n` begins a new line; or put a fenced block below `write PATH:`)
-- `replace \"OLD\" with \"NEW\" in PATH`
+- `replace \"OLD\" with \"NEW\" in PATH`, or `replace all \"OLD\" …` for every place
 - `run COMMAND`
 - `list` or `list DIR`
 - `find TEXT`
@@ -60,6 +60,8 @@ pub enum Step {
         old: String,
         /// What stands there then.
         new: String,
+        /// Whether it is replaced wherever it is found, not just if it is there once.
+        all: bool,
     },
     /// A command is run.
     Run(String),
@@ -256,11 +258,12 @@ fn write(rest: &str, lines: &mut Lines<'_>) -> Result<Option<Step>, Unclear> {
 }
 
 fn replace(rest: &str) -> Option<Step> {
-    let (old, rest) = quoted(rest)?;
+    let every = after_word(rest, "all");
+    let (old, rest) = quoted(every.unwrap_or(rest))?;
     let rest = after_word(rest, "with").or_else(|| after_word(rest, "by"))?;
     let (new, rest) = quoted(rest)?;
     let name = after_word(rest, "in")?;
-    Some(Step::Replace { path: path(name)?, old, new })
+    Some(Step::Replace { path: path(name)?, old, new, all: every.is_some() })
 }
 
 fn wait(rest: &str, line: usize) -> Result<Option<Step>, Unclear> {

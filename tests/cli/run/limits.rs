@@ -28,7 +28,7 @@ fn what_is_piped_in_attaches_no_file_and_is_no_command() {
 
         - `read PATH` or `read PATH lines 10-20`; `@PATH` alone reads it, too
         - `write PATH: TEXT` (`\n` begins a new line; or put a fenced block below `write PATH:`)
-        - `replace "OLD" with "NEW" in PATH`
+        - `replace "OLD" with "NEW" in PATH`, or `replace all "OLD" …` for every place
         - `run COMMAND`
         - `list` or `list DIR`
         - `find TEXT`
@@ -50,7 +50,7 @@ fn what_is_piped_in_attaches_no_file_and_is_no_command() {
 
         - `read PATH` or `read PATH lines 10-20`; `@PATH` alone reads it, too
         - `write PATH: TEXT` (`\n` begins a new line; or put a fenced block below `write PATH:`)
-        - `replace "OLD" with "NEW" in PATH`
+        - `replace "OLD" with "NEW" in PATH`, or `replace all "OLD" …` for every place
         - `run COMMAND`
         - `list` or `list DIR`
         - `find TEXT`
@@ -72,7 +72,7 @@ fn a_secret_that_is_mentioned_is_not_attached() {
     expect![[r#"
         @.env
         --- stderr
-        bowline: .env is not attached: holds secrets; only a rule that names it allows it
+        bowline: .env is not attached: it holds secrets; only a rule that names it allows it
         bowline: denied: read .env: nobody is there to ask; no flag allows it, but `bowline policy allow read .env` does; to change it takes `bowline policy allow write .env` as well
         --- 5
         [{"type":"text","text":"say @.env"},{"type":"resource_link","name":".env","size":15,"uri":"file://$PROJECT/.env"}]

@@ -231,10 +231,13 @@ fn call(step: &Step, offered: &[ToolSpec]) -> Result<(String, Value), String> {
         Step::Write { path, text } => {
             (&["write_text_file", "ide_write_file", "write_file"], json!({"path": path, "content": text}))
         }
-        Step::Replace { path, old, new } => (
-            &["edit_text_file", "ide_edit_file", "edit_file"],
-            json!({"path": path, "edits": [{"old_text": old, "new_text": new}]}),
-        ),
+        Step::Replace { path, old, new, all } => {
+            let mut edit = json!({"old_text": old, "new_text": new});
+            if *all {
+                edit["replace_all"] = json!(true);
+            }
+            (&["edit_text_file", "ide_edit_file", "edit_file"], json!({"path": path, "edits": [edit]}))
+        }
         Step::Run(command) => (&["execute", "ide_terminal", "bash"], json!({"command": command})),
         Step::List(directory) => (&["list_directory"], json!({"path": directory.as_deref().unwrap_or(".")})),
         Step::Find(text) => (&["search_text"], json!({"pattern": text})),

@@ -109,7 +109,9 @@ pub(super) async fn fork(sessions: &Sessions, named: &Named, into: Option<&Path>
     let from = sessions.find(named).await?;
     let id: SessionId = new_session_id();
     let cwd = directory(into)?;
-    let meta = Meta { id: id.clone(), cwd: cwd.clone(), created: now(), updated: now(), ..from.clone() };
+    let title = from.title.as_ref().map(|title| format!("{} (copy)", title.trim_end_matches(" (copy)")));
+    let meta =
+        Meta { id: id.clone(), cwd: cwd.clone(), created: now(), updated: now(), title, ..from.clone() };
     let (held, _) = sessions.store()?.fork(&from.id, meta).await.map_err(|error| gone(error, &from.id))?;
     held.close().await.map_err(failed)?;
     let all = sessions.all().await?;

@@ -43,7 +43,7 @@ call read_text_file {"path": "a"}
             Read { path: "src/main.rs", lines: None }
             Read { path: "src/main.rs", lines: Some((10, 11)) }
             Write { path: "notes.txt", text: "hello" }
-            Replace { path: "src/main.rs", old: "a", new: "b" }
+            Replace { path: "src/main.rs", old: "a", new: "b", all: false }
             Run("cargo test")
             List(None)
             List(Some("src"))
@@ -100,6 +100,7 @@ Plan first;; second ;
 Wait 500ms
 wait 1.5 seconds.
 replace “a” with '' in `b c.rs`
+replace all "a" with "b" in c
 "#,
         expect![[r#"
             Read { path: "src/main.rs", lines: None }
@@ -117,7 +118,8 @@ replace “a” with '' in `b c.rs`
             Plan(["first", "second"])
             Wait(500ms)
             Wait(1.5s)
-            Replace { path: "b c.rs", old: "a", new: "" }
+            Replace { path: "b c.rs", old: "a", new: "", all: false }
+            Replace { path: "c", old: "a", new: "b", all: true }
         "#]],
     );
 }
@@ -129,7 +131,7 @@ fn a_mention_is_a_path() {
         expect![[r#"
             Read { path: "src/a.rs", lines: Some((2, 2)) }
             Write { path: "b.txt", text: "x" }
-            Replace { path: "c.txt", old: "a", new: "b" }
+            Replace { path: "c.txt", old: "a", new: "b", all: false }
             List(Some("src"))
             Read { path: "@d", lines: None }
             Read { path: "@", lines: None }

@@ -162,11 +162,11 @@ impl fmt::Display for Law {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Law::Protected(protection) => {
-                write!(f, "{}; only a rule that names it allows it", protection.reason())
+                write!(f, "it {}; only a rule that names it allows it", protection.reason())
             }
-            Law::Outside => f.write_str("lies outside the workspace"),
-            Law::ReadOnly => f.write_str("lies in a directory that may only be read"),
-            Law::RunsOutside => f.write_str("runs outside the workspace"),
+            Law::Outside => f.write_str("it lies outside the workspace"),
+            Law::ReadOnly => f.write_str("it lies in a directory that may only be read"),
+            Law::RunsOutside => f.write_str("it runs outside the workspace"),
             Law::Unparsed(why) => write!(f, "the line {why}, so its commands cannot be told apart"),
             Law::Incomparable => {
                 f.write_str("there are rules that deny or ask, and this cannot be compared to them")
@@ -183,7 +183,7 @@ impl fmt::Display for Law {
             Law::Unreviewed(file) => {
                 write!(f, "it may execute {}, which an agent changed without your approval", quote(file))
             }
-            Law::Moves => f.write_str("changes to a directory of the workspace"),
+            Law::Moves => f.write_str("it changes to a directory of the workspace"),
         }
     }
 }

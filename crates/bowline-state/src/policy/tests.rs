@@ -709,13 +709,13 @@ fn a_shell_s_files_are_judged_by_where_they_lead() {
         "run echo x > out\nrun echo x > hook\nrun echo x > ro/f\nrun echo x > unseen",
         expect![[r#"
             > run echo x > out
-            ask: `out`: lies outside the workspace
+            ask: `out`: it lies outside the workspace
             allow: `echo x > out`: a rule from the command line (allow execute: command `echo`)
             > run echo x > hook
-            ask: `hook`: writes a git hook: runs later; only a rule that names it allows it
+            ask: `hook`: it writes a git hook: runs later; only a rule that names it allows it
             allow: `echo x > hook`: a rule from the command line (allow execute: command `echo`)
             > run echo x > ro/f
-            ask: `ro/f`: lies in a directory that may only be read
+            ask: `ro/f`: it lies in a directory that may only be read
             allow: `echo x > ro/f`: a rule from the command line (allow execute: command `echo`)
             > run echo x > unseen
             ask: `unseen`: which file this is depends on the shell
@@ -1481,16 +1481,16 @@ fn the_words_say_what_decided() {
             > run LD_PRELOAD=x FOO=1 ls > .git/config < /etc/passwd
             ask: `LD_PRELOAD`: the variable is set, and the system loads code from it into every program
             ask: `FOO`: the variable is set, and what it does is not known
-            ask: `.git/config`: writes into the repository's own files: they name commands that run later; only a rule that names it allows it
-            ask: `/etc/passwd`: lies outside the workspace
+            ask: `.git/config`: it writes into the repository's own files: they name commands that run later; only a rule that names it allows it
+            ask: `/etc/passwd`: it lies outside the workspace
             ask: `LD_PRELOAD=x FOO=1 ls > .git/config < /etc/passwd`: no rule covers it, and preset ask asks before commands
             > run cd / && make
             ask: `cd /`: no rule covers it, and preset ask asks before commands
             ask: `make`: no rule covers it, and preset ask asks before commands
             > read /etc/passwd
-            ask: lies outside the workspace
+            ask: it lies outside the workspace
             > delete /etc/passwd
-            deny: lies outside the workspace
+            deny: it lies outside the workspace
             > fetch https://good.org@evil.org/
             ask: the address cannot be read with certainty
             > says execute a thing

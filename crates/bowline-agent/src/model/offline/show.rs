@@ -11,7 +11,14 @@ const MAX_LINES: usize = 200;
 pub(super) fn result(step: &Step, result: &ToolResult) -> String {
     let name = &result.name;
     if result.failed {
-        return format!("{} did not work:\n\n{}", doing(step), fenced("", &result.text));
+        let failed = format!("{} did not work:\n\n{}", doing(step), fenced("", &result.text));
+        return match step {
+            // The tool's own advice is for programs.
+            Step::Replace { old, new, path, all: false } if result.text.contains("replace_all") => {
+                format!("{failed}\n\nTo change every place: `replace all {old:?} with {new:?} in {path}`")
+            }
+            _ => failed,
+        };
     }
     match step {
         Step::Read { path, lines: None } => format!("`{path}`:\n\n{}", fenced(language(path), &result.text)),

@@ -164,6 +164,36 @@ async fn with_two_sets_of_tools_the_editors_come_first() {
 }
 
 #[tokio::test]
+async fn to_replace_every_place_it_has_to_be_told() {
+    check(
+        "replace 'a' with 'b' in c",
+        &["edit_file"],
+        &["!old_text of edit 1 is in the file 2 times: set replace_all to true if all of them are meant"],
+        expect![[r#"
+            > offline_1 edit_file {"path":"c","edits":[{"old_text":"a","new_text":"b"}]}
+            Changing `c` did not work:
+
+            ```
+            old_text of edit 1 is in the file 2 times: set replace_all to true if all of them are meant
+            ```
+
+            To change every place: `replace all "a" with "b" in c`
+        "#]],
+    )
+    .await;
+    check(
+        "replace all 'a' with 'b' in c",
+        &["edit_file"],
+        &[],
+        expect![[r#"
+        > offline_1 edit_file {"path":"c","edits":[{"old_text":"a","new_text":"b","replace_all":true}]}
+        Changed `c`.
+    "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn a_call_is_made_as_it_is() {
     check(
         r#"call anything {"a": [1]}"#,

@@ -222,12 +222,12 @@ fn a_mention_is_judged_as_a_read() {
         "@.env @harmless",
         &embeds(),
         expect![[r#"
-        @.env @harmless
-        <.env file://$BASE/project/.env Some(7)>
-        <harmless file://$BASE/project/harmless Some(7)>
-        ! .env is not attached: holds secrets; only a rule that names it allows it
-        ! harmless is not attached: holds secrets; only a rule that names it allows it
-    "#]],
+            @.env @harmless
+            <.env file://$BASE/project/.env Some(7)>
+            <harmless file://$BASE/project/harmless Some(7)>
+            ! .env is not attached: it holds secrets; only a rule that names it allows it
+            ! harmless is not attached: it holds secrets; only a rule that names it allows it
+        "#]],
     );
 }
 
@@ -239,27 +239,27 @@ fn what_a_person_mentions_is_sent_whatever_else_is_not_approved() {
         Fallback::Instead(Preset::Deny),
         &embeds(),
         expect![[r#"
-        @src/x.rs @.env @secret.txt
-        [file://$BASE/project/src/x.rs "fn x() {}\n"]
-        <.env file://$BASE/project/.env Some(7)>
-        (attached src/x.rs, 10 bytes)
-        ! .env is not attached: holds secrets; only a rule that names it allows it
-        ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
-        log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by Person, Some(10) bytes
-    "#]],
+            @src/x.rs @.env @secret.txt
+            [file://$BASE/project/src/x.rs "fn x() {}\n"]
+            <.env file://$BASE/project/.env Some(7)>
+            (attached src/x.rs, 10 bytes)
+            ! .env is not attached: it holds secrets; only a rule that names it allows it
+            ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
+            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by Person, Some(10) bytes
+        "#]],
     );
     check_said(
         &said,
         Fallback::Instead(Preset::Full),
         &embeds(),
         expect![[r#"
-        @src/x.rs @.env @secret.txt
-        [file://$BASE/project/src/x.rs "fn x() {}\n"]
-        <.env file://$BASE/project/.env Some(7)>
-        (attached src/x.rs, 10 bytes)
-        ! .env is not attached: holds secrets; only a rule that names it allows it
-        ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
-        log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by Person, Some(10) bytes
-    "#]],
+            @src/x.rs @.env @secret.txt
+            [file://$BASE/project/src/x.rs "fn x() {}\n"]
+            <.env file://$BASE/project/.env Some(7)>
+            (attached src/x.rs, 10 bytes)
+            ! .env is not attached: it holds secrets; only a rule that names it allows it
+            ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
+            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by Person, Some(10) bytes
+        "#]],
     );
 }
