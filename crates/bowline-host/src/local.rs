@@ -7,7 +7,6 @@ use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use bowline_state::failure::Failure;
 use bowline_state::lines::Window;
@@ -154,13 +153,8 @@ impl LocalSession {
     {
         let cancel = CancelSignal::new();
         let agent = self.inner.agent.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let asking = Asking {
-            agent,
-            call: call.map(str::to_owned),
-            cancel: cancel.clone(),
-            arrived: Instant::now(),
-            missing_file: None,
-        };
+        let asking =
+            Asking { agent, call: call.map(str::to_owned), cancel: cancel.clone(), missing_file: None };
         Finishing { operation: Some(Box::pin(act(self.inner.held.clone(), asking))), cancel }
     }
 }

@@ -69,8 +69,6 @@ pub(crate) struct Asking {
     pub(crate) call: Option<String>,
     /// Fires when nobody wants it any more.
     pub(crate) cancel: CancelSignal,
-    /// When it was asked for.
-    pub(crate) arrived: Instant,
     /// By which the agent is told that a missing file is empty, if it is.
     pub(crate) missing_file: Option<&'static Quirk>,
 }
@@ -146,13 +144,6 @@ impl Operating {
         self.decide(decision);
         let recorded = self.held.shared.approvals.record(&self.entry);
         recorded.map_err(|error| self.unrecorded(&error))
-    }
-
-    /// Records what became of it, unless that would have to wait.
-    pub(crate) fn record_at_hand(&mut self, decision: Decision) -> Option<Result<(), Failure>> {
-        self.decide(decision);
-        let recorded = self.held.shared.approvals.record_at_hand(&self.entry)?;
-        Some(recorded.map_err(|error| self.unrecorded(&error)))
     }
 
     fn decide(&mut self, decision: Decision) {

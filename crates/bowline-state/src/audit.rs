@@ -4,9 +4,6 @@
 //! (`prev`), and ends in the hash of its own bytes. Who changes, removes, adds or moves a line breaks the chain, unless
 //! all that follows is hashed anew. That is found by the [`Anchor`], the number and hash of the newest line, which is
 //! kept elsewhere. Who can write the anchor too can make a log that verifies; nothing here is keyed.
-//!
-//! Of reads that were allowed the anchor may learn a little later ([`Entry::may_lag`]): a log may end in some that it does
-//! not know, fewer than [`MAX_LAG`]. Until it does, who cuts these off, or writes others in their place, is not found out.
 
 mod chain;
 mod report;
@@ -31,8 +28,6 @@ pub const MAX_NAME_BYTES: usize = 256;
 pub const MAX_ENV_NAMES: usize = 64;
 /// The longest line, with its end. None that is sealed is longer; one that is read and longer is unreadable.
 pub const MAX_LINE_BYTES: usize = 256 * 1024;
-/// An anchor is written anew at the latest when so many reads have come that it does not know.
-pub const MAX_LAG: u64 = 64;
 /// So many findings are reported; more are counted.
 pub const MAX_FINDINGS: usize = 100;
 
@@ -89,13 +84,6 @@ impl Entry {
             bytes: None,
             exit: None,
         }
-    }
-
-    /// Says whether the anchor may learn of it later: a read that was allowed. It changed nothing, and agents read more
-    /// often than they do anything else.
-    #[must_use]
-    pub fn may_lag(&self) -> bool {
-        (&self.action, &self.decision) == (&Action::Read, &Decision::Allowed)
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a handler has at hand beside the request itself.
 
 use std::future::Future;
-use std::time::Instant;
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use bowline_state::failure::Failure;
@@ -16,14 +15,13 @@ pub struct Context<H> {
     pub(crate) peer: H,
     pub(crate) id: RequestId,
     pub(crate) cancel: CancelSignal,
-    pub(crate) arrived: Instant,
 }
 
 impl<H> Context<H> {
     /// Takes a request apart: its params, and its surroundings.
     pub(crate) fn of(incoming: Incoming<'_>, peer: H) -> (Params<'_>, Self) {
-        let Incoming { id, params, cancel, arrived, .. } = incoming;
-        (params, Self { peer, id, cancel, arrived })
+        let Incoming { id, params, cancel, .. } = incoming;
+        (params, Self { peer, id, cancel })
     }
 
     /// The id of the request on the wire.
@@ -35,12 +33,6 @@ impl<H> Context<H> {
     /// `session/cancel` and `session/close`, and when the other side is gone. The request must still be answered.
     pub fn cancel(&self) -> &CancelSignal {
         &self.cancel
-    }
-
-    /// When the request was read. Whatever was looked at since then need not be looked at again to serve it.
-    #[must_use]
-    pub fn arrived(&self) -> Instant {
-        self.arrived
     }
 
     /// Waits until the request is cancelled.

@@ -11,7 +11,6 @@ use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -285,14 +284,12 @@ where
 
     /// Acts on everything that has been read.
     fn serve(&mut self, service: &mut impl Service, cx: &mut Context<'_>) -> io::Result<()> {
-        let arrived = Instant::now();
         loop {
             if self.link.peer.output_len() >= WRITE_EARLY {
                 self.poll_write(cx)?;
             }
             let Link { peer, replies, .. } = &mut self.link;
-            let Some(next) = peer.next(|guess| take(guess, service, replies, self.lane.is_idle(), arrived))
-            else {
+            let Some(next) = peer.next(|guess| take(guess, service, replies, self.lane.is_idle())) else {
                 return Ok(());
             };
             match next {
@@ -302,8 +299,7 @@ where
                 Next::Event(Event::Request { id, method, params }) => {
                     let cancel = CancelSignal::new();
                     let (given, fired) = (params.into(), cancel.clone());
-                    let incoming =
-                        Incoming { id: id.clone(), method: &method, params: given, cancel: fired, arrived };
+                    let incoming = Incoming { id: id.clone(), method: &method, params: given, cancel: fired };
                     let answer = guard(|| service.request(incoming)).and_then(Result::ok);
                     self.answer(id, answer.unwrap_or(Answer::Now(Err(panicked()))), cancel, cx);
                 }

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use agent_client_protocol_schema::v1::{Error, RequestId};
 use bowline_state::failure::Failure;
@@ -65,8 +64,6 @@ pub struct Incoming<'a> {
     pub params: Params<'a>,
     /// Fires when the answer is no longer wanted.
     pub cancel: CancelSignal,
-    /// When it was read.
-    pub arrived: Instant,
 }
 
 /// The params of a message, unread.

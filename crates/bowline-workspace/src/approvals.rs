@@ -422,11 +422,6 @@ impl Approvals {
         self.inner.audit.append(entry).map(drop)
     }
 
-    /// Records something in the audit log, if nobody has to be waited for; none if somebody has.
-    pub fn record_at_hand(&self, entry: &Entry) -> Option<Result<(), AuditError>> {
-        Some(self.inner.audit.append_at_hand(entry)?.map(drop))
-    }
-
     /// Returns the audit log.
     #[must_use]
     pub fn audit(&self) -> &AuditLog {

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read, Seek};
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,10 +15,8 @@ use bowline_state::ledger::Version;
 use bowline_state::lines::index::LineIndex;
 use bowline_state::lines::{PastEnd, Window, WindowScanner};
 use bowline_state::text::{self, Format, NotText};
-use file_lease::{Lease, LeaseError};
 use indexmap::IndexMap;
 use rustix::fs::Stat;
-use rustix::io::ReadWriteFlags;
 
 use crate::file_clock;
 
@@ -140,43 +137,6 @@ pub(crate) fn read_text(file: &File, cap: u64) -> Result<FileText, ReadFault> {
     let (bytes, has_nul, stat) = read_scanned(file, cap)?;
     let decoded = text::decode_scanned(bytes, has_nul)?;
     Ok(FileText { text: Arc::new(decoded.text), version: version(&stat) })
-}
-
-/// Reads a whole file as text, if all of it is in memory. `before` is what the file was at an earlier
-/// look, which it still has to be.
-pub(crate) fn read_text_at_hand(file: BorrowedFd<'_>, before: &Stat, cap: u64) -> Option<FileText> {
-    // Where a program is writing the file, the read has to wait.
-    let _lease = match Lease::try_shared(file) {
-        Err(LeaseError::Contended) => return None,
-        lease => lease.ok(),
-    };
-    let read = |bytes: &mut [u8]| {
-        let mut room = [io::IoSliceMut::new(bytes)];
-        rustix::io::preadv2(file, &mut room, 0, ReadWriteFlags::NOWAIT).ok()
-    };
-    text_at_hand(before, cap, read, || rustix::fs::fstat(file).ok())
-}
-
-/// Does so, given how to read what is in memory, and how to look at the file once more.
-fn text_at_hand(
-    before: &Stat,
-    cap: u64,
-    read: impl FnOnce(&mut [u8]) -> Option<usize>,
-    look: impl FnOnce() -> Option<Stat>,
-) -> Option<FileText> {
-    let size = usize::try_from(before.st_size).ok().filter(|size| *size as u64 <= cap)?;
-    // One byte more than there should be, to see the end.
-    let mut bytes = vec![0; size + 1];
-    let read = read(&mut bytes)?;
-    let after = look()?;
-    let version = version(&after);
-    if read != size || self::version(before) != version {
-        return None;
-    }
-    bytes.truncate(size);
-    let has_nul = memchr::memchr(0, &bytes).is_some();
-    let decoded = text::decode_scanned(bytes, has_nul).ok()?;
-    Some(FileText { text: Arc::new(decoded.text), version })
 }
 
 /// What is known of where lines are, for files that are read in windows.
@@ -359,6 +319,3 @@ fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -26,7 +26,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bowline_state::failure::quote;
 use bowline_state::observation::Known;
@@ -51,8 +51,6 @@ type Stated = (Arc<Policy>, Option<Preset>);
 /// A look at a file of rules.
 #[derive(Debug)]
 struct Looked {
-    /// No later than the look.
-    at: Instant,
     /// What the file was; none if there was none.
     known: Option<Known>,
     stated: Stated,
@@ -182,32 +180,19 @@ impl PolicyFile {
     /// # Errors
     /// As [`current`](Self::current) does.
     pub fn stated(&self) -> Result<(Arc<Policy>, Option<Preset>), PolicyError> {
-        self.stated_since(Instant::now())
-    }
-
-    /// Returns the same as the file stated it at that moment or later.
-    ///
-    /// # Errors
-    /// As [`current`](Self::current) does.
-    pub fn stated_since(&self, asked: Instant) -> Result<(Arc<Policy>, Option<Preset>), PolicyError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(looked) = last.as_ref().filter(|looked| looked.at >= asked) {
-            return Ok(looked.stated.clone());
-        }
-        let at = Instant::now();
         let stamp = self.place.stamp()?;
-        if let Some(looked) = &mut *last
+        if let Some(looked) = &*last
             && looked.known.as_ref().map(|known| known.stamp) == stamp
             && !looked.known.as_ref().is_some_and(|known| known.racy)
         {
-            looked.at = at;
             return Ok(looked.stated.clone());
         }
         // What fails must not leave the rules of before in force.
         *last = None;
         let (known, layers) = self.read()?;
         let stated = (Arc::new(layers.policy(&self.roots)), layers.stated(&self.roots));
-        *last = Some(Looked { at, known, stated: stated.clone() });
+        *last = Some(Looked { known, stated: stated.clone() });
         Ok(stated)
     }
 

@@ -22,13 +22,11 @@ use crate::replace::is_temp_name;
 mod identity;
 mod kernel;
 mod place;
-mod plain;
 mod repository;
 mod walk;
 
 pub(crate) use kernel::is_system_files;
 pub(crate) use place::{Place, Special};
-use plain::Plain;
 use repository::Repository;
 
 /// A directory that a session may work in.
@@ -147,7 +145,6 @@ pub struct Roots {
     // Canonical names of what is Bowline's own.
     own: Arc<Vec<LexicalPath>>,
     resolver: Resolver,
-    plain: Arc<Plain>,
 }
 
 /// Who resolves paths.
@@ -182,10 +179,8 @@ pub struct Admitted {
 /// What a path led to.
 #[derive(Debug)]
 pub struct Found {
-    /// A handle, most often one that reads nothing (`O_PATH`).
+    /// A handle that reads nothing (`O_PATH`).
     pub(crate) handle: OwnedFd,
-    /// Whether the handle can be read.
-    pub(crate) is_open: bool,
     /// What it is.
     pub(crate) stat: Stat,
 }
@@ -311,14 +306,7 @@ impl Roots {
             canonical.add(entry(&root.canonical, root.mode))?;
             open.push(root);
         }
-        Ok(Self {
-            open: Arc::new(open),
-            given,
-            canonical,
-            own: Arc::default(),
-            resolver,
-            plain: Arc::default(),
-        })
+        Ok(Self { open: Arc::new(open), given, canonical, own: Arc::default(), resolver })
     }
 
     /// Returns the roots with these directories or files kept out of reach, whatever root they are in: what Bowline
@@ -332,7 +320,6 @@ impl Roots {
         let own = own.into_iter().filter_map(|path| canonical(path.as_ref()));
         self.own = Arc::new(self.own.iter().cloned().chain(own).collect());
         // What is known of texts was found with other names kept out.
-        self.plain = Arc::default();
         self
     }
 
@@ -387,25 +374,6 @@ impl Roots {
             };
         }
         Err(Denied::Unsteady(path.asked().to_owned()))
-    }
-
-    /// Admits a path as [`Roots::admit`] does, if that needs nothing from the disk: whatever is not plain is left to it.
-    pub(crate) fn admit_at_hand(&self, path: &str, access: Access) -> Option<Admitted> {
-        if self.resolver != Resolver::Kernel {
-            return None;
-        }
-        if let Some(admitted) = self.plain.admit(self, path, access) {
-            return self.verify_root(admitted.root).is_ok().then_some(admitted);
-        }
-        let path = LexicalPath::parse(path).ok()?;
-        let by_text = self.admit_text(&path, access).ok()?;
-        let (root, rest) = self.enter(&path)?;
-        match kernel::resolve(&self.open[root], rest, kernel::Wait::ForNothing)? {
-            Ok(Resolved::Found(found, canonical)) => {
-                self.admit_resolved(&path, by_text.protection(), access, canonical, Some(found)).ok()
-            }
-            _ => None,
-        }
     }
 
     /// Admits by the text, in either spelling of the roots. What one spelling refuses to be written the other does not
@@ -470,7 +438,7 @@ impl Roots {
     fn resolve(&self, path: &LexicalPath) -> Result<Resolved, Lost> {
         let Some((root, rest)) = self.enter(path) else { return Err(Lost::Outside) };
         if self.resolver == Resolver::Kernel
-            && let Some(resolved) = kernel::resolve(&self.open[root], rest, kernel::Wait::ForTheDisk)
+            && let Some(resolved) = kernel::resolve(&self.open[root], rest)
         {
             return resolved;
         }

@@ -302,12 +302,6 @@ impl Session {
         Ok(self.roots.admit(path, access)?)
     }
 
-    /// Finds out what a path leads to, if that needs nothing from the disk; what fails is for [`Session::admit`] to tell.
-    #[must_use]
-    pub fn admit_at_hand(&self, path: &str, access: Access) -> Option<Admitted> {
-        self.roots.admit_at_hand(path, access)
-    }
-
     /// Ends the session: what it saw is forgotten. The journal keeps what it did, within its limits.
     pub fn end(&self) {
         self.workspace.inner.live.release(&self.id);

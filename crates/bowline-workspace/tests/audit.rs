@@ -6,10 +6,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
 use std::{env, fs, thread};
 
-use bowline_state::audit::{Action, Anchor, By, Chain, Decision, Entry, MAX_LAG, Report, Subject, Verifier};
+use bowline_state::audit::{Action, Anchor, By, Chain, Decision, Entry, Report, Subject, Verifier};
 use bowline_state::changes::{ContentHash, Moment};
 use bowline_workspace::audit::{AuditLog, Filter, Settings, Sync, entries, verify};
 use expect_test::{Expect, expect};
@@ -54,19 +53,6 @@ impl Lab {
         self.root.path().join("elsewhere/anchor")
     }
 
-    /// A log of so many entries and so many reads at hand after them, whose writer was killed.
-    fn with_reads(count: u64, reads: u64) -> Self {
-        let lab = Self::with(count);
-        let log = lab.open();
-        log.append(&entry(count + 1)).unwrap();
-        for number in 1..=reads {
-            let seq = log.append_at_hand(&read(number)).unwrap().unwrap();
-            assert_eq!(seq, count + 1 + number);
-        }
-        std::mem::forget(log);
-        lab
-    }
-
     /// The number of the newest entry that the anchor knows.
     fn anchored(&self) -> u64 {
         Anchor::read(&fs::read(self.anchor()).unwrap()).unwrap().end.seq
@@ -98,18 +84,6 @@ fn entry(number: u64) -> Entry {
     entry.by = By::Rule("allow write src/**".to_owned());
     entry.after = Some(ContentHash::of(&number.to_le_bytes()));
     entry
-}
-
-/// Appends at hand, as soon as nobody is in the way: who gives back a lock that was kept is, for a moment.
-fn at_hand(log: &AuditLog, entry: &Entry) -> u64 {
-    let begun = Instant::now();
-    loop {
-        if let Some(appended) = log.append_at_hand(entry) {
-            return appended.unwrap();
-        }
-        assert!(begun.elapsed() < test_support::PATIENCE, "it is never at hand");
-        thread::yield_now();
-    }
 }
 
 /// A read that was allowed.
@@ -551,231 +525,30 @@ fn entries_are_listed_by_session_kind_and_age() {
 }
 
 #[test]
-fn the_anchor_learns_of_reads_with_the_next_other_entry_or_after_so_many() {
+fn the_anchor_knows_every_entry_that_was_answered_for() {
     let lab = Lab::new();
     let log = lab.open();
-    assert!(log.append_at_hand(&read(0)).is_none(), "nobody knows yet what is there");
-    log.append(&entry(1)).unwrap();
-    let reads = |count| {
-        (0..count).for_each(|number| assert!(at_hand(&log, &read(number)) > number));
-    };
-    let intact = || {
-        let report = lab.verify();
-        assert!(report.is_intact() && report.notes.is_empty(), "{}", told(&report));
-        (report.entries, lab.anchored())
-    };
-    reads(10);
-    assert_eq!(intact(), (11, 1));
-    assert_eq!(log.append(&entry(12)).unwrap(), 12);
-    assert_eq!(intact(), (12, 12));
-    reads(MAX_LAG - 1);
-    assert_eq!(intact(), (11 + MAX_LAG, 12));
-    reads(1);
-    assert_eq!(intact(), (12 + MAX_LAG, 12 + MAX_LAG));
-    reads(5);
-    log.sync().unwrap();
-    assert_eq!(intact(), (17 + MAX_LAG, 17 + MAX_LAG));
-    // Whatever is no read that was allowed is known at once.
-    let denied = Entry { decision: Decision::Denied, ..read(0) };
-    for other in [denied, entry(0)] {
-        reads(3);
-        at_hand(&log, &other);
-        let (last, anchored) = intact();
-        assert_eq!(last, anchored);
+    for number in 1..=20 {
+        let entry = if number % 3 == 0 { entry(number) } else { read(number) };
+        assert_eq!(log.append(&entry).unwrap(), number);
+        assert_eq!(lab.anchored(), number);
     }
-    reads(7);
-    let (last, anchored) = intact();
-    assert_eq!(last, anchored + 7);
-    drop(log);
-    assert_eq!(intact(), (last, last));
-}
-
-fn check_reads(change: impl FnOnce(&mut Vec<String>), expected: Expect) {
-    // Nine that are anchored, three reads that are not.
-    let lab = Lab::with_reads(8, 3);
-    lab.edit(change);
-    expected.assert_eq(&told(&lab.verify()));
-}
-
-#[test]
-fn of_reads_that_are_not_anchored_only_the_end_can_be_cut_off_unseen() {
-    check_reads(
-        |_| {},
-        expect![[r#"
-        12 entries in 1 files, Some((1, 12))
-    "#]],
-    );
-    check_reads(
-        |lines| lines.truncate(10),
-        expect![[r#"
-        10 entries in 1 files, Some((1, 10))
-    "#]],
-    );
-    check_reads(
-        |lines| lines.truncate(9),
-        expect![[r#"
-        9 entries in 1 files, Some((1, 9))
-    "#]],
-    );
-    check_reads(
-        |lines| lines.truncate(8),
-        expect![[r#"
-        8 entries in 1 files, Some((1, 8))
-        ! audit-00000001.jsonl:8: entry 9 was cut off the end, which the anchor knows
-    "#]],
-    );
-    check_reads(
-        |lines| drop(lines.remove(9)),
-        expect![[r#"
-        11 entries in 1 files, Some((1, 12))
-        ! audit-00000001.jsonl:10: entry 10 was removed before this line
-    "#]],
-    );
-    check_reads(
-        |lines| lines.swap(9, 10),
-        expect![[r#"
-        12 entries in 1 files, Some((1, 12))
-        ! audit-00000001.jsonl:11: entry 10 was moved: it stands after entry 11
-    "#]],
-    );
-    check_reads(
-        |lines| lines[10] = lines[10].replace("allowed", "denied"),
-        expect![[r#"
-        11 entries in 1 files, Some((1, 12))
-        ! audit-00000001.jsonl:11: entry 11 was changed
-    "#]],
-    );
-    check_reads(
-        |lines| lines[11] = lines[11].replace("/src/3", "/src/4"),
-        expect![[r#"
-        11 entries in 1 files, Some((1, 12))
-        ! audit-00000001.jsonl:12: entry 12 was changed
-    "#]],
-    );
-    check_reads(
-        |lines| lines.insert(10, lines[4].clone()),
-        expect![[r#"
-        13 entries in 1 files, Some((1, 12))
-        ! audit-00000001.jsonl:11: entry 5 is there a second time
-    "#]],
-    );
-    check_reads(
-        |lines| lines.insert(10, "nonsense".to_owned()),
-        expect![[r#"
-        12 entries in 1 files, Some((1, 12))
-        ! audit-00000001.jsonl:11: the line is not an entry: it was overwritten or put in
-    "#]],
-    );
-    check_reads(
-        |lines| lines[8] = lines[8].replace("allowed", "denied"),
-        expect![[r#"
-        11 entries in 1 files, Some((1, 12))
-        ! audit-00000001.jsonl:9: entry 9 was changed
-    "#]],
-    );
-}
-
-#[test]
-fn what_is_no_read_or_one_too_many_is_found_after_the_anchor() {
-    let add = |lines: &mut Vec<String>, entry: &Entry| {
-        let mut chain = chain_to(lines, lines.len());
-        lines.push(chain.seal(entry));
-    };
-    // As a crash between the two writes of an entry leaves it.
-    check_reads(
-        |lines| add(lines, &entry(99)),
-        expect![[r#"
-        13 entries in 1 files, Some((1, 13))
-        ! audit-00000001.jsonl:13: entry 13 was written after the anchor: a crash leaves one
-    "#]],
-    );
-    check_reads(
-        |lines| add(lines, &Entry { decision: Decision::Denied, ..read(99) }),
-        expect![[r#"
-        13 entries in 1 files, Some((1, 13))
-        ! audit-00000001.jsonl:13: entry 13 was written after the anchor: a crash leaves one
-    "#]],
-    );
-    check_reads(
-        |lines| {
-            add(lines, &entry(99));
-            add(lines, &read(99));
-        },
-        expect![[r#"
-            14 entries in 1 files, Some((1, 14))
-            ! audit-00000001.jsonl:14: entries 13 to 14 were written after the anchor: a crash of the machine may leave some, a hand any
-        "#]],
-    );
-    check_reads(
-        |lines| (3..MAX_LAG).for_each(|number| add(lines, &read(number))),
-        expect![[r#"
-        73 entries in 1 files, Some((1, 73))
-    "#]],
-    );
-    check_reads(
-        |lines| (3..=MAX_LAG).for_each(|number| add(lines, &read(number))),
-        expect![[r#"
-        74 entries in 1 files, Some((1, 74))
-        ! audit-00000001.jsonl:74: entry 74 was written after the anchor: a crash leaves one
-    "#]],
-    );
-}
-
-#[test]
-fn a_log_goes_on_after_reads_that_are_not_anchored() {
-    // Of a process that was killed.
-    let lab = Lab::with_reads(8, 3);
-    assert_eq!((lab.anchored(), lab.open().append(&entry(0)).unwrap()), (9, 13));
-    assert_eq!(lab.anchored(), 13);
+    // Nobody can remove the newest read, nor add one.
+    lab.edit(|lines| drop(lines.pop()));
     expect![[r#"
-        13 entries in 1 files, Some((1, 13))
+        19 entries in 1 files, Some((1, 19))
+        ! audit-00000001.jsonl:19: entry 20 was cut off the end, which the anchor knows
     "#]]
     .assert_eq(&told(&lab.verify()));
-
-    // Of one that was killed between the two writes of what came next.
-    let lab = Lab::with_reads(8, 3);
     lab.edit(|lines| {
-        let mut chain = chain_to(lines, 12);
-        lines.push(chain.seal(&entry(99)));
+        let mut chain = chain_to(lines, 19);
+        (20..22).for_each(|number| lines.push(chain.seal(&read(number))));
     });
-    assert!(lab.verify().is_unharmed());
-    lab.open().append(&entry(0)).unwrap();
     expect![[r#"
-        15 entries in 1 files, Some((1, 15))
-        # audit-00000001.jsonl:14 14: 1 entry was at the end not in the anchor
+        21 entries in 1 files, Some((1, 21))
+        ! audit-00000001.jsonl:21: entry 21 was written after the anchor: a crash leaves one
     "#]]
     .assert_eq(&told(&lab.verify()));
-
-    // Of one that goes on itself, and knows what it wrote.
-    let lab = Lab::new();
-    let log = lab.open();
-    log.append(&entry(1)).unwrap();
-    (2..=6).for_each(|number| assert_eq!(log.append_at_hand(&read(number)).unwrap().unwrap(), number));
-    lab.edit(|lines| lines.truncate(3));
-    assert!(log.append_at_hand(&read(7)).is_none(), "it is not as it was left");
-    log.append(&read(7)).unwrap();
-    expect![[r#"
-        5 entries in 1 files, Some((1, 8))
-        ! audit-00000001.jsonl:4: entries 4 to 6 were removed before this line
-        # audit-00000001.jsonl:4 7: the log ended before the reads that were written last
-    "#]]
-    .assert_eq(&told(&lab.verify()));
-}
-
-#[test]
-fn an_anchor_that_is_gone_or_held_is_not_at_hand() {
-    let lab = Lab::with(3);
-    let log = lab.open();
-    log.append(&entry(4)).unwrap();
-    let held = fs::File::open(lab.anchor()).unwrap();
-    held.lock().unwrap();
-    assert!(log.append_at_hand(&read(5)).is_none());
-    drop(held);
-    assert_eq!(log.append_at_hand(&read(5)).unwrap().unwrap(), 5);
-    fs::remove_file(lab.anchor()).unwrap();
-    assert!(log.append_at_hand(&read(6)).is_none());
-    let refused = log.append(&read(6)).unwrap_err().to_string();
-    assert!(refused.contains("was moved or removed while the audit log was in use"), "{refused}");
 }
 
 #[test]
@@ -786,29 +559,11 @@ fn two_logs_at_once_know_of_each_others_reads() {
     for number in 0..200 {
         let log = &logs[usize::from(number % 7 < 3)];
         let entry = if number % 5 == 0 { entry(number) } else { read(number) };
-        match log.append_at_hand(&entry) {
-            Some(appended) => assert_eq!(appended.unwrap(), number + 1),
-            None => assert_eq!(log.append(&entry).unwrap(), number + 1),
-        }
+        assert_eq!(log.append(&entry).unwrap(), number + 1);
     }
     let report = lab.verify();
     assert!(report.is_intact() && report.notes.is_empty(), "{}", told(&report));
     assert_eq!(report.entries, 200);
-}
-
-#[test]
-fn who_appends_or_verifies_does_not_have_to_wait_for_one_who_reads_no_more() {
-    let lab = Lab::with(1);
-    let log = lab.open();
-    log.append(&entry(2)).unwrap();
-    for round in 0..3 {
-        (0..20).for_each(|number| _ = at_hand(&log, &read(number)));
-        // As another process does.
-        let other = lab.open();
-        assert_eq!(other.append(&entry(0)).unwrap(), 23 + round * 22);
-        assert!(lab.verify().is_intact() && log.verify().unwrap().is_intact());
-        assert_eq!(log.append(&read(0)).unwrap(), 24 + round * 22);
-    }
 }
 
 /// Starts this test again as a child that appends to the log.
@@ -836,9 +591,8 @@ fn append_from_threads(log: AuditLog) {
             thread::spawn(move || {
                 for number in 0..100 {
                     let number = thread * 1000 + number;
-                    // Many reads in a row, so that the lock is kept between them.
                     let entry = if number % 30 == 0 { entry(number) } else { read(number) };
-                    log.append_at_hand(&entry).unwrap_or_else(|| log.append(&entry)).unwrap();
+                    log.append(&entry).unwrap();
                 }
             })
         })
@@ -870,7 +624,7 @@ fn a_writer_that_is_killed_leaves_a_log_that_is_whole() {
         println!("> appending");
         for number in 1.. {
             let entry = if number % 30 == 0 { entry(number) } else { read(number) };
-            log.append_at_hand(&entry).unwrap_or_else(|| log.append(&entry)).unwrap();
+            log.append(&entry).unwrap();
         }
     }
     let lab = Lab::new();

@@ -12,7 +12,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
 use std::thread;
-use std::time::Instant;
 
 use bowline_state::changes::Moment;
 use bowline_state::operation::{Command, Invocation, Kind, Operation, Target};
@@ -107,23 +106,19 @@ fn check(text: &str, expected: Expect) {
     expected.assert_eq(&world.clean(&out));
 }
 
-/// Whoever asked before the last look needs no other; whoever asks later does, and so does everybody once we have written.
 #[test]
-fn rules_are_as_they_were_when_they_were_asked_for_or_later() {
+fn rules_are_as_they_are_on_disk() {
     let world = World::with("");
     let file = world.open().unwrap();
-    let stated = |asked| file.stated_since(asked).map(|(policy, preset)| (preset, policy.rules.len()));
-    let asked = Instant::now();
-    assert_eq!(stated(asked).unwrap(), (None, 0));
+    let stated = || file.stated().map(|(policy, preset)| (preset, policy.rules.len()));
+    assert_eq!(stated().unwrap(), (None, 0));
     world.write("preset = \"deny\"\n");
-    assert_eq!(stated(asked).unwrap(), (None, 0), "they were looked at since");
-    let asked = Instant::now();
-    assert_eq!(stated(asked).unwrap(), (Some(Preset::Deny), 0));
+    assert_eq!(stated().unwrap(), (Some(Preset::Deny), 0));
     file.remember(&command("ls"), Scope::Workspace).unwrap();
-    assert_eq!(stated(asked).unwrap(), (Some(Preset::Deny), 1), "our own are known at once");
+    assert_eq!(stated().unwrap(), (Some(Preset::Deny), 1));
     world.write("preset = 1\n");
-    stated(Instant::now()).unwrap_err();
-    stated(asked).expect_err("what cannot be used leaves nothing behind");
+    stated().unwrap_err();
+    stated().expect_err("what cannot be used leaves nothing behind");
 }
 
 #[test]

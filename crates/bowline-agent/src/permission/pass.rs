@@ -97,14 +97,9 @@ impl Pass {
         let Some(PassLog { approvals, entry, started }) = self.log.as_deref_mut() else { return Ok(()) };
         (entry.at, entry.decision, entry.reason) = (now(), decision, reason);
         entry.latency_us = u64::try_from(started.elapsed().as_micros()).ok();
-        let recorded = match approvals.record_at_hand(entry) {
-            Some(recorded) => recorded,
-            None => {
-                let (approvals, entry) = (approvals.clone(), entry.clone());
-                let recorded = spawn_blocking(move || approvals.record(&entry));
-                recorded.await.map_err(|ended| ended.to_string())?
-            }
-        };
+        let (approvals, entry) = (approvals.clone(), entry.clone());
+        let recorded = spawn_blocking(move || approvals.record(&entry));
+        let recorded = recorded.await.map_err(|ended| ended.to_string())?;
         recorded.map_err(|error| format!("the audit log cannot be written, so nothing is done: {error}"))
     }
 }

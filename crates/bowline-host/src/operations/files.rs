@@ -1,7 +1,6 @@
 //! Reading and writing files for an agent.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bowline_state::audit::{Action, Decision, Subject};
 use bowline_state::changes::{ContentHash, Origin};
@@ -67,7 +66,7 @@ pub(crate) async fn read(
     let path = text(&request.path)?;
     let window = Window { line: request.line, limit: request.limit };
     let call = call_for(&held.snapshot(), Some(&path));
-    let asking = Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived(), missing_file };
+    let asking = Asking { agent, call, cancel: cx.cancel().clone(), missing_file };
     match read_text(held, asking, path, window).await {
         Ok(read) => Ok(ReadTextFileResponse::new(read.text.as_str()).meta(links_meta(&read))),
         // The ledger knows that there is no file: a write creates it, and replaces none that has appeared since.
@@ -94,10 +93,7 @@ pub(crate) async fn read_text(
     path: String,
     window: Window,
 ) -> Result<ReadText, Failure> {
-    let Asking { agent, call, cancel, arrived, missing_file } = asking;
-    if let Some(read) = read_at_hand(&held, &path, window, call.as_deref(), arrived) {
-        return read;
-    }
+    let Asking { agent, call, cancel, missing_file } = asking;
     let its = held.clone();
     // Judged, read and recorded in one go where the rules alone decide.
     let looked = blocking(move || {
@@ -158,34 +154,6 @@ pub(crate) async fn read_text(
     .await?
 }
 
-/// Judges, reads and records at once, if rules alone allow it and nothing has to be waited for: a file that is in memory,
-/// as most are that agents read. A thread for each would take longer than the read. Whatever else is found is found again,
-/// and told, by whoever may wait.
-fn read_at_hand(
-    held: &Arc<Held>,
-    path: &str,
-    window: Window,
-    call: Option<&str>,
-    arrived: Instant,
-) -> Option<Result<ReadText, Failure>> {
-    if window != Window::default() {
-        return None;
-    }
-    let mut operating = Operating::new(held.clone(), Action::Read, call.map(str::to_owned));
-    let admitted = held.files.admit_at_hand(path, Access::Read)?;
-    operating.entry().subject = subject(&admitted);
-    let (holder, operation) = (operating.holder(), admitted.operation(Kind::Read));
-    let ruling = held.shared.approvals.judge_since(arrived, &holder, &operation).ok()?;
-    if ruling.effect != Effect::Allow {
-        return None;
-    }
-    operating.entry().by = Cleared::by_rules(&ruling).by();
-    let read = held.files.read_at_hand(&admitted)?;
-    operating.entry().bytes = Some(read.text.len() as u64);
-    operating.entry().reason = links_reason(&read);
-    Some(operating.record_at_hand(Decision::Allowed)?.map(|()| read))
-}
-
 pub(super) fn same(one: &Admitted, other: &Admitted) -> bool {
     (one.canonical(), one.file_id()) == (other.canonical(), other.file_id())
 }
@@ -211,8 +179,7 @@ pub(crate) async fn write(
 ) -> Result<WriteTextFileResponse, Failure> {
     let path = text(&request.path)?;
     let call = call_for(&held.snapshot(), Some(&path));
-    let asking =
-        Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived(), missing_file: None };
+    let asking = Asking { agent, call, cancel: cx.cancel().clone(), missing_file: None };
     let written = write_text(held, asking, path, request.content.into()).await?;
     Ok(WriteTextFileResponse::new().meta(written_meta(&written)))
 }

@@ -43,8 +43,7 @@ pub(crate) async fn create(
         cwd: request.cwd.map(|cwd| cwd.to_string_lossy().into_owned()),
         output_limit: request.output_byte_limit,
     };
-    let asking =
-        Asking { agent, call, cancel: cx.cancel().clone(), arrived: cx.arrived(), missing_file: None };
+    let asking = Asking { agent, call, cancel: cx.cancel().clone(), missing_file: None };
     start(held, asking, asked).await.map(CreateTerminalResponse::new)
 }
 

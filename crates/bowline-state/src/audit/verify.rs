@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use memchr::memmem;
 
 use super::report::{Fault, Note, Place, Report};
-use super::{Action, Anchor, Chain, Frame, MAX_FINDINGS, MAX_LAG, Record};
+use super::{Action, Anchor, Chain, Frame, MAX_FINDINGS, Record};
 use crate::changes::ContentHash;
 
 /// So many places where lines are missing are kept open, in case the lines come later. More are reported as removed.
@@ -98,7 +98,7 @@ impl Verifier {
             Some(frame) if frame.whole => {
                 self.note(line, frame.seq);
                 self.report.entries += 1;
-                self.compare(line, frame.seq);
+                self.compare(frame.seq);
                 self.entry(frame);
             }
             Some(frame) => {
@@ -150,15 +150,10 @@ impl Verifier {
         self.report.add(Some(self.place.clone()), fault);
     }
 
-    /// Notes whether a line comes after the anchor and is none of those that may.
-    fn compare(&mut self, line: &[u8], seq: u64) {
-        let known = self.anchor.map_or(u64::MAX, |anchor| anchor.end.seq);
-        if seq <= known || self.unanchored.is_some() {
-            return;
-        }
-        let may_lag = || Record::read(line).is_some_and(|record| record.entry.may_lag());
-        if seq - known > MAX_LAG || !may_lag() {
-            self.unanchored = Some(seq);
+    /// Notes whether a line comes after the anchor.
+    fn compare(&mut self, seq: u64) {
+        if self.anchor.is_some_and(|anchor| seq > anchor.end.seq) {
+            self.unanchored.get_or_insert(seq);
         }
     }
 

@@ -1,7 +1,6 @@
 //! Taking a message in the usual form straight from what was read.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use agent_client_protocol_schema::v1::RequestId;
 
@@ -22,13 +21,12 @@ pub(super) fn take(
     service: &mut impl Service,
     replies: &mut HashMap<i64, (Reply, Order)>,
     lane_idle: bool,
-    arrived: Instant,
 ) -> Option<Taken> {
     let params = Params::Guess(guess.body);
     match guess.head {
         Head::Request { id, method } => {
             let cancel = CancelSignal::new();
-            let incoming = Incoming { id: id.clone(), method, params, cancel: cancel.clone(), arrived };
+            let incoming = Incoming { id: id.clone(), method, params, cancel: cancel.clone() };
             let answer = match guard(|| service.request(incoming)) {
                 Some(answer) => answer.ok()?,
                 None => Answer::Now(Err(panicked())),

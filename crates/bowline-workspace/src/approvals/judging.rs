@@ -1,7 +1,6 @@
 //! What the rules say: the user's, and those of turns and sessions.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bowline_state::grants::Holder;
 use bowline_state::operation::Operation;
@@ -17,21 +16,7 @@ impl Approvals {
     /// # Errors
     /// Returns why the rules cannot be used.
     pub fn judge(&self, holder: &Holder, operation: &Operation) -> Result<Ruling, PolicyError> {
-        self.judge_since(Instant::now(), holder, operation)
-    }
-
-    /// Does so for an operation that was asked for at that moment: rules that were looked at since are not looked at again,
-    /// so that operations which come together need one look.
-    ///
-    /// # Errors
-    /// Returns why the rules cannot be used.
-    pub fn judge_since(
-        &self,
-        asked: Instant,
-        holder: &Holder,
-        operation: &Operation,
-    ) -> Result<Ruling, PolicyError> {
-        let policy = self.policy_since(asked)?;
+        let policy = self.policy()?;
         Ok(self.noted(&policy, operation, &context(holder)))
     }
 
@@ -55,11 +40,7 @@ impl Approvals {
     /// # Errors
     /// Returns why the user's cannot be used.
     pub fn policy(&self) -> Result<Arc<Policy>, PolicyError> {
-        self.policy_since(Instant::now())
-    }
-
-    fn policy_since(&self, asked: Instant) -> Result<Arc<Policy>, PolicyError> {
-        let from_file = self.inner.file.as_ref().map(|file| file.stated_since(asked)).transpose()?;
+        let from_file = self.inner.file.as_ref().map(|file| file.stated()).transpose()?;
         let (from_file, stated) = from_file.map_or((None, None), |(policy, stated)| (Some(policy), stated));
         let mut state = self.state();
         let base = from_file.unwrap_or_else(|| match &state.whole {

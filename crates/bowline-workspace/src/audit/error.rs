@@ -36,6 +36,12 @@ pub enum AuditError {
         /// Where it was.
         path: PathBuf,
     },
+    /// The thread that writes the log has ended.
+    #[error("nothing writes the audit log {} any more, and nothing may be done that is not logged: start again", path.display())]
+    Stopped {
+        /// Its directory.
+        path: PathBuf,
+    },
     /// Another process has held the anchor for as long as one waits for it.
     #[error("another process holds the audit log's anchor {}: wait for it or end it", path.display())]
     Held {
@@ -58,6 +64,7 @@ impl AuditError {
             Self::Full { path } => Self::Full { path: path.clone() },
             Self::NotPlain { path, what } => Self::NotPlain { path: path.clone(), what },
             Self::AnchorGone { path } => Self::AnchorGone { path: path.clone() },
+            Self::Stopped { path } => Self::Stopped { path: path.clone() },
             Self::Held { path } => Self::Held { path: path.clone() },
         }
     }

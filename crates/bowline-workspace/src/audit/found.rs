@@ -5,16 +5,14 @@ use bowline_state::changes::ContentHash;
 /// What is on the disk beside what the anchor says.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Lines after the anchor that go on with the chain, and are none of those that may stand there.
+    /// Lines after the anchor that go on with the chain.
     pub(super) adopted: u64,
     /// Lines after the anchor that do not.
     pub(super) foreign: u64,
     /// What is left of a line with no end.
     pub(super) scrap: Option<(ContentHash, u64)>,
-    /// The anchor says more than there is, or this writer wrote more.
+    /// The anchor says more than there is.
     pub(super) missing: bool,
-    /// What is missing is reads that the anchor does not know.
-    pub(super) lagged: bool,
     /// There was no anchor, or none that can be read.
     pub(super) unanchored: bool,
 }
@@ -29,8 +27,7 @@ impl Found {
             told.push("the anchor was missing or unreadable, and was made anew from the log".to_owned());
         }
         if self.missing {
-            let what = if self.lagged { "the reads that were written last" } else { "what its anchor says" };
-            told.push(format!("the log ended before {what}"));
+            told.push("the log ended before what its anchor says".to_owned());
         }
         if self.adopted > 0 {
             told.push(format!("{} at the end not in the anchor", entries(self.adopted)));

@@ -161,13 +161,6 @@ impl Opened {
         }
     }
 
-    /// Says whether this file begins with an anchor.
-    pub(super) fn says(&self, anchor: &Written) -> Result<bool, AuditError> {
-        let mut buffer = [0; Anchor::BYTES];
-        let count = self.file.read_at(&mut buffer, 0).map_err(io_error("read", &self.path))?;
-        Ok(buffer[..count] == *anchor.text.as_bytes())
-    }
-
     pub(super) fn write_anchor(&self, anchor: &Written) -> Result<(), AuditError> {
         let (bytes, mut done) = (anchor.text.as_bytes(), 0);
         let written = self.write_all(bytes, &mut done, |rest, done| self.file.write_at(rest, done as u64));
@@ -175,12 +168,6 @@ impl Opened {
         let is_torn = written.is_err() && done > 0 && self.cut(0).is_err();
         self.is_torn.store(is_torn, Ordering::Relaxed);
         written.map_err(io_error("write the audit log's anchor", &self.path))
-    }
-
-    /// Takes the lock alone, if nobody has it.
-    pub(super) fn try_lock(self: &Arc<Self>) -> Option<Locked> {
-        let locked = flock(&self.file, FlockOperation::NonBlockingLockExclusive);
-        locked.ok().map(|()| Locked { opened: Arc::clone(self) })
     }
 
     pub(super) fn lock(self: &Arc<Self>, operation: Sharing) -> Result<Locked, AuditError> {

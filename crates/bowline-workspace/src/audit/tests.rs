@@ -1,14 +1,17 @@
 //! Entries that wait for each other are appended together, and each is answered for by itself.
 
-use std::fs;
 use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::{fs, io, thread};
 
 use bowline_state::audit::{Action, Subject};
 use bowline_state::changes::Moment;
 use tempfile::TempDir;
 
+use super::owner::{Append, Request, serve_all};
 use super::*;
+use crate::calls::{Call, Gate};
 
 fn entry(number: usize) -> Entry {
     let mut entry = Entry::new(Moment(0), Action::Write);
@@ -61,47 +64,56 @@ fn append_all(writer: &mut Writer, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn whoever_waits_for_the_writer_is_served_by_who_gets_there_first() {
+fn entries_of_many_threads_are_numbered_once_each() {
     let lab = Lab::new();
     let log = Arc::new(lab.open(1 << 20));
-    let writer = log.writer();
-    let waiting: Vec<_> = (0..100)
+    let threads: Vec<_> = (0..100)
         .map(|number| {
             let log = log.clone();
             thread::spawn(move || log.append(&entry(number)).unwrap())
         })
         .collect();
-    while log.waiting.count() < 100 {
-        thread::yield_now();
-    }
-    drop(writer);
-    let mut numbers: Vec<u64> = waiting.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let mut numbers: Vec<u64> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=100).collect::<Vec<u64>>());
-    assert_eq!(log.waiting.count(), 0);
-    // Each is told the number of its own entry.
     assert_eq!(lab.state(), (String::new(), 1, 100));
 }
 
 #[test]
 fn each_is_told_the_number_of_its_own_entry() {
     let lab = Lab::new();
-    let waiting = Waiting::default();
-    let places: Vec<_> = (0..3).map(|number| waiting.add(&entry(number))).collect();
-    let mut writer = lab.writer(1 << 20);
-    let mut groups = Vec::new();
-    for (at, place) in places.iter().enumerate().rev() {
-        let number = waiting.serve(place, |entries| {
-            groups.push(entries.len());
-            writer.append_all(entries)
-        });
-        assert_eq!(number.unwrap(), at as u64 + 1);
-    }
-    assert_eq!(groups, [3], "one write for all");
+    let writes = Arc::new(Writes::default());
+    let (directory, anchor) = lab.places();
+    let calls = Calls::gated(writes.clone());
+    let mut writer = Writer::open(&directory, &anchor, Settings::default(), calls).unwrap();
+    let (requests, replies): (Vec<_>, Vec<_>) = (0..3)
+        .map(|number| {
+            let (reply, replied) = sync_channel(1);
+            (Request::Append(Append { entry: entry(number), reply }), replied)
+        })
+        .unzip();
+    writes.0.store(0, Ordering::Relaxed);
+    serve_all(&mut writer, requests.into_iter());
+    assert_eq!(writes.0.load(Ordering::Relaxed), 2, "one write to the log, and one to the anchor");
+    let numbers: Vec<u64> = replies.iter().map(|reply| reply.recv().unwrap().unwrap()).collect();
+    assert_eq!(numbers, [1, 2, 3]);
     let log = fs::read_to_string(lab.places().0.join(place::name(1))).unwrap();
     let texts: Vec<bool> =
         log.lines().enumerate().map(|(at, line)| line.contains(&format!("\"entry {at}\""))).collect();
     assert_eq!(texts, [true; 3]);
+}
+
+/// Counts writes.
+#[derive(Default)]
+struct Writes(AtomicUsize);
+
+impl Gate for Writes {
+    fn pass(&self, call: Call, bytes: usize) -> io::Result<usize> {
+        if call == Call::Write {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(bytes)
+    }
 }
 
 #[test]

@@ -13,15 +13,6 @@ const RETRIES: usize = 8;
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// What a resolution may wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
-    /// Names that are not in memory are read from the disk.
-    ForTheDisk,
-    /// Only names that are in memory are resolved.
-    ForNothing,
-}
-
 /// Says whether this system has `openat2` and a `/proc` that names handles.
 pub(super) fn available() -> bool {
     open_directory("/").is_ok_and(|root| {
@@ -36,12 +27,8 @@ pub(super) fn open_directory(path: &str) -> Result<OwnedFd, Errno> {
 }
 
 /// Resolves the way from a root, if the kernel can decide it: what leaves the root, or is missing, is for the walk.
-pub(super) fn resolve(root: &Open, rest: &str, wait: Wait) -> Option<Result<Resolved, Lost>> {
-    let how = match wait {
-        Wait::ForTheDisk => BENEATH,
-        Wait::ForNothing => BENEATH | ResolveFlags::CACHED,
-    };
-    let handle = openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, how).ok()?;
+pub(super) fn resolve(root: &Open, rest: &str) -> Option<Result<Resolved, Lost>> {
+    let handle = openat2(root.directory.as_fd(), or_dot(rest), OFlags::PATH, BENEATH).ok()?;
     let canonical = LexicalPath::parse(name(&handle)?).ok()?;
     let stat = match rustix::fs::fstat(&handle) {
         // A name that was removed meanwhile is not the file's name any more, and is told with a word behind it.
@@ -57,7 +44,7 @@ pub(super) fn resolve(root: &Open, rest: &str, wait: Wait) -> Option<Result<Reso
         let rest = canonical.below(&moved)?;
         LexicalPath::parse(format!("{}/{rest}", root.canonical)).ok()?
     };
-    Some(Ok(Resolved::Found(Found { handle, is_open: false, stat }, canonical)))
+    Some(Ok(Resolved::Found(Found { handle, stat }, canonical)))
 }
 
 /// Opens a name below a directory in which no link is allowed.
@@ -67,11 +54,6 @@ pub(super) fn open_without_links(
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
     openat2(directory, or_dot(rest), flags, BENEATH | ResolveFlags::NO_SYMLINKS)
-}
-
-/// Opens a name below a directory in which no link is allowed, if it is in memory.
-pub(super) fn open_at_hand(directory: BorrowedFd<'_>, rest: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-    openat2(directory, rest, flags, BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED)
 }
 
 /// Says whether a handle is on a file system that the system makes up.

@@ -67,24 +67,6 @@ impl Roots {
         Ok(Ok((file.into(), stat)))
     }
 
-    /// Reads the file that an admitted path led to, given what it was like then; none for all that is not so simple. The
-    /// name may lead to another file by now: whoever reads has to see whether it is as it was. Its text is remembered, so
-    /// that the next read of it is quicker.
-    pub(crate) fn read_at_hand<T>(
-        &self,
-        admitted: &Admitted,
-        read: impl FnOnce(BorrowedFd<'_>, &Stat) -> Option<T>,
-    ) -> Option<T> {
-        let found = admitted.found().filter(|found| found.kind() == FileType::RegularFile)?;
-        if found.is_open {
-            return read(found.handle.as_fd(), &found.stat);
-        }
-        let file = self.open_canonical(admitted, READ).ok()?;
-        let done = read(file.as_fd(), &found.stat)?;
-        self.plain.learn(self, admitted);
-        Some(done)
-    }
-
     /// Opens an admitted directory.
     pub(crate) fn open_directory(&self, admitted: &Admitted) -> Result<OwnedFd, Denied> {
         let Some(found) = admitted.found() else { return Err(Denied::NotFound(admitted.asked.clone())) };

@@ -60,7 +60,7 @@ impl Walk<'_> {
                 _ if self.ahead.is_empty() => {
                     let canonical = self.name_of(Some(&next))?;
                     self.check_place(&handle, &canonical)?;
-                    return Ok(Resolved::Found(Found { handle, is_open: false, stat }, canonical));
+                    return Ok(Resolved::Found(Found { handle, stat }, canonical));
                 }
                 _ => return Err(Lost::NotADirectory),
             }
@@ -139,7 +139,7 @@ impl Walk<'_> {
         let handle = rustix::io::fcntl_dupfd_cloexec(self.here(), 0).map_err(Lost::System)?;
         self.check_place(&handle, &canonical)?;
         let stat = rustix::fs::fstat(&handle).map_err(Lost::System)?;
-        Ok(Resolved::Found(Found { handle, is_open: false, stat }, canonical))
+        Ok(Resolved::Found(Found { handle, stat }, canonical))
     }
 
     fn missing(self, name: String) -> Result<Resolved, Lost> {

@@ -1,22 +1,17 @@
 //! Reading through the truth: an open document's text, else the disk's.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bowline_state::documents::{Truth, truth};
 use bowline_state::ledger::Version;
 use bowline_state::lines::{Window, slice};
 use bowline_state::paths::{Access, Protection};
-use rustix::fs::Stat;
 
 use super::Session;
 use crate::disk::{self, FileText};
 use crate::error::FilesError;
 use crate::roots::{Admitted, Denied};
 use crate::writers::{self, Purpose};
-
-/// What is read without waiting has at most this many bytes: more is worth a thread.
-const AT_HAND: u64 = 128 << 10;
 
 /// Where a text came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,21 +59,6 @@ impl Session {
             Some((text, version, served)) => self.read_document(admitted, window, text, version, served),
             None => self.read_disk(admitted, window),
         }
-    }
-
-    /// Reads a whole file as [`Session::read_admitted`] does, if nothing has to be waited for: its bytes are in memory,
-    /// they are few, and nobody is at work on documents. Else it is left to that.
-    #[must_use]
-    pub fn read_at_hand(&self, admitted: &Admitted) -> Option<ReadText> {
-        // The document, or that there is none, is looked at under the lock and the file after it, as in any read.
-        if self.workspace.inner.documents.try_lock().ok()?.find(admitted).is_some() {
-            return None;
-        }
-        let cap = self.workspace.inner.settings.max_read.min(AT_HAND);
-        let read = |file: BorrowedFd<'_>, stat: &Stat| disk::read_text_at_hand(file, stat, cap);
-        let FileText { text, version } = self.roots.read_at_hand(admitted, read)?;
-        self.with_ledger(|ledger| ledger.saw(admitted.canonical(), text.clone(), version));
-        Some(self.answer(admitted, text, Served::Disk, true))
     }
 
     /// Returns the text of the open document, if it is the truth.
@@ -196,6 +176,3 @@ pub(super) fn document_version(path: &str, revision: u64) -> Version {
     ("document", path, revision).hash(&mut hasher);
     Version(hasher.finish())
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,7 +8,7 @@ use bowline_workspace::audit::{AuditLog, Filter, Settings, Sync, entries};
 use bowline_workspace::calls::{Call, Calls, Gate};
 use expect_test::expect;
 
-use super::{Lab, entry, read, told};
+use super::{Lab, entry, told};
 
 /// How a disk fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,12 +90,7 @@ fn check(settings: Settings, at: usize, failure: Failure) -> bool {
     });
     let mut acknowledged = Vec::new();
     for number in 1..=9 {
-        // Some of them are reads, of which the anchor learns later.
-        let appended = match number % 4 {
-            0 | 1 => log.append_at_hand(&read(number)).unwrap_or_else(|| log.append(&read(number))),
-            _ => log.append(&entry(number)),
-        };
-        match appended {
+        match log.append(&entry(number)) {
             Ok(seq) => acknowledged.push((seq, number)),
             Err(_) => disk.mend(),
         }

@@ -1,24 +1,19 @@
-//! Appending to a log: one owner at a time, who looks at what is there before each entry.
+//! Appending to a log: under its lock, after a look at what is there.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bowline_state::audit::{Action, Anchor, Chain, Decision, Entry, Frame, MAX_LAG, MAX_LINE_BYTES, Record};
+use bowline_state::audit::{Action, Anchor, Chain, Decision, Entry, Frame};
 use bowline_state::changes::{ContentHash, Moment};
 
 use super::error::{AuditError, io_error};
 use super::found::Found;
-use super::known::{Anchoring, Known};
-use super::place::{self, Locked, Mode, Opened, Sharing, Written};
+use super::place::{self, Mode, Opened, Sharing, Written};
 use super::reading::Lines;
 use super::{Settings, Shared, Sync};
 use crate::calls::Calls;
 use crate::workspace::now;
-
-/// After so many reads in a row at which the log was as this writer left it, nobody else seems to be at work on it, and
-/// the lock is kept from one read to the next.
-const KEPT_AFTER: u32 = 8;
 
 /// So many bytes are written at once, unless one entry alone has more.
 const MAX_AT_ONCE: usize = 1 << 20;
@@ -31,18 +26,8 @@ pub(super) struct Writer {
     calls: Calls,
     anchor: Shared,
     log: Shared,
-    /// How this writer left the log. None if there has to be a closer look first.
-    state: Option<Known>,
-    /// The lock, where it is kept between reads. Invariant: only while `state` is known, and the log is as that says as far
-    /// as whoever honours the lock is concerned.
-    kept: Option<Locked>,
-    /// How many reads in a row found the log as it was left.
-    in_a_row: u32,
-    /// Somebody sees to it that a lock that is kept is given back.
-    is_minded: bool,
-    /// How many entries were appended at hand, and how many there were when it was last looked whether there are more.
-    appended: u64,
-    seen: u64,
+    /// The anchor as this writer left it. None if there has to be a closer look first.
+    state: Option<Written>,
 }
 
 impl Writer {
@@ -68,46 +53,7 @@ impl Writer {
             place::sync_directory(directory, &calls)?;
         }
         drop(lock);
-        Ok(Self {
-            directory: directory.to_owned(),
-            settings,
-            calls,
-            anchor,
-            log,
-            state: None,
-            kept: None,
-            in_a_row: 0,
-            is_minded: false,
-            appended: 0,
-            seen: 0,
-        })
-    }
-
-    /// Returns the lock: the one that was kept, or one that has to be waited for. Either way it is not kept any longer.
-    fn lock(&mut self) -> Result<Locked, AuditError> {
-        self.in_a_row = 0;
-        self.kept.take().map_or_else(|| self.anchor.lock(Sharing::Alone), Ok)
-    }
-
-    /// Gives back a lock that was kept.
-    pub(super) fn let_go(&mut self) {
-        self.in_a_row = 0;
-        self.kept = None;
-    }
-
-    /// Says whether a lock is kept that nobody sees to, and that somebody does from now on.
-    pub(super) fn is_to_be_minded(&mut self) -> bool {
-        self.kept.is_some() && !std::mem::replace(&mut self.is_minded, true)
-    }
-
-    /// Gives back the lock if nothing was appended since this was last asked. Says whether there is nothing left to mind.
-    pub(super) fn let_go_if_idle(&mut self) -> bool {
-        if std::mem::replace(&mut self.seen, self.appended) != self.appended {
-            return false;
-        }
-        self.let_go();
-        self.is_minded = false;
-        true
+        Ok(Self { directory: directory.to_owned(), settings, calls, anchor, log, state: None })
     }
 
     /// Lets the next write to the log fail.
@@ -120,15 +66,12 @@ impl Writer {
         (Arc::clone(&self.log), Arc::clone(&self.anchor))
     }
 
-    pub(super) fn append(&mut self, entry: &Entry) -> Result<u64, AuditError> {
-        let _lock = self.lock()?;
-        self.append_some(&[entry]).0
-    }
-
-    /// Appends entries that waited for each other, with as few writes as there may be. What fails is what was in the write
-    /// that failed.
+    /// Appends entries with as few writes as there may be. What fails is what was in the write that failed.
     pub(super) fn append_all(&mut self, entries: &[&Entry]) -> Vec<Result<u64, AuditError>> {
-        let _lock = match self.lock() {
+        if entries.is_empty() {
+            return Vec::new();
+        }
+        let _lock = match self.anchor.lock(Sharing::Alone) {
             Ok(lock) => lock,
             Err(error) => return entries.iter().map(|_| Err(error.again())).collect(),
         };
@@ -143,73 +86,6 @@ impl Writer {
         outcomes
     }
 
-    /// Appends, if nothing has to be waited for: the log is as this writer left it, and no entry is to be synced.
-    pub(super) fn append_at_hand(&mut self, entry: &Entry) -> Option<Result<u64, AuditError>> {
-        let known = self.state.as_ref()?;
-        // Near the end of a file there may be a new one to begin, which waits for the disk.
-        let is_full = known.end.bytes.saturating_add(MAX_LINE_BYTES as u64) > self.settings.max_file_bytes;
-        if is_full || self.settings.sync == Sync::Always {
-            return None;
-        }
-        let end = known.end;
-        let lock = match self.kept.take() {
-            // Nobody can have been here since.
-            Some(lock) => lock,
-            None => {
-                let lock = self.anchor.try_lock()?;
-                // Also where the anchor is not written: somebody else may have begun a new file.
-                if self.untouched() != Some(end) {
-                    self.in_a_row = 0;
-                    return None;
-                }
-                self.in_a_row += 1;
-                lock
-            }
-        };
-        let put = self.put(end, &[entry], Anchoring::Later).0.map(|state| state.end.seq);
-        self.appended += 1;
-        // With each new anchor others have their turn.
-        if !self.state.as_ref().is_some_and(Known::lags) {
-            self.in_a_row = 0;
-        } else if self.in_a_row >= KEPT_AFTER {
-            self.kept = Some(lock);
-        }
-        Some(put)
-    }
-
-    /// Returns where the log ends, if it and its anchor are as this writer left them.
-    fn untouched(&self) -> Option<Anchor> {
-        let known = self.state.as_ref()?;
-        let is_as_left = has_length(&self.anchor, Anchor::BYTES as u64)
-            && self.anchor.says(&known.anchor).is_ok_and(|says| says)
-            && has_length(&self.log, known.end.bytes);
-        is_as_left.then_some(known.end)
-    }
-
-    /// Lets the anchor know of all there is.
-    pub(super) fn catch_up(&mut self) -> Result<(), AuditError> {
-        if !self.state.as_ref().is_some_and(Known::lags) {
-            return Ok(());
-        }
-        let _lock = self.lock()?;
-        self.look_after_anchor()?;
-        let end = self.agree(now())?;
-        self.anchor_at(end)
-    }
-
-    /// Lets the anchor know of all there is, if nobody has to be waited for.
-    pub(super) fn close(&mut self) {
-        let Some(end) = self.state.as_ref().filter(|known| known.lags()).map(|known| known.end) else {
-            return;
-        };
-        // Whoever holds the lock, or changed something, finds those reads, and has the anchor know of them.
-        if let Some(_lock) = self.kept.take().or_else(|| self.anchor.try_lock())
-            && self.untouched() == Some(end)
-        {
-            self.anchor.write_anchor(&end.into()).ok();
-        }
-    }
-
     fn look_after_anchor(&self) -> Result<(), AuditError> {
         let anchor = &self.anchor;
         let is_gone = anchor.length()?.is_none();
@@ -220,7 +96,7 @@ impl Writer {
         self.state = None;
         let written = Written::from(end);
         self.anchor.write_anchor(&written)?;
-        self.state = Some(Known::whole(written));
+        self.state = Some(written);
         Ok(())
     }
 
@@ -233,41 +109,30 @@ impl Writer {
             Err(error) => return (Err(error), entries.len()),
         };
         let first = state.end.seq + 1;
-        let (put, count) = self.put(state, entries, Anchoring::Now);
+        let (put, count) = self.put(state, entries);
         (put.map(|_| first), count)
     }
 
     /// Returns the anchor as it should be, once the log is as that says.
     fn agree(&mut self, now: Moment) -> Result<Anchor, AuditError> {
-        let said = self.anchor.anchor(self.state.as_ref().map(|known| &known.anchor))?;
-        let mut end = said;
+        let said = self.anchor.anchor(self.state.as_ref())?;
         if let (Some(said), Some(known)) = (said, &self.state) {
-            // As long as nobody else has written the anchor, this writer knows better than it does.
-            let expected = if said == known.anchor.anchor { known.end } else { said };
-            if expected.file != known.end.file {
-                self.log = self.file(expected.file)?;
+            if said.file != known.anchor.file {
+                self.log = self.file(said.file)?;
             }
-            if self.log.length()? == Some(expected.bytes) {
-                return Ok(expected);
+            if self.log.length()? == Some(said.bytes) {
+                return Ok(said);
             }
-            end = Some(expected);
         }
-        self.settle(said, end, now)
+        self.settle(said, now)
     }
 
-    /// Makes the log fit to go on with, whatever is there, and notes what was found. `end` is where it should end.
-    fn settle(
-        &mut self,
-        said: Option<Anchor>,
-        end: Option<Anchor>,
-        now: Moment,
-    ) -> Result<Anchor, AuditError> {
+    /// Makes the log fit to go on with, whatever is there, and notes what was found.
+    fn settle(&mut self, said: Option<Anchor>, now: Moment) -> Result<Anchor, AuditError> {
         self.state = None;
         let numbers = place::numbers(&self.directory)?;
-        let mut found = Found { unanchored: said.is_none(), lagged: said != end, ..Found::default() };
-        // Up to this number reads may stand after the anchor.
-        let free = said.map_or(0, |anchor| anchor.end.seq.saturating_add(MAX_LAG));
-        let mut state = match end {
+        let mut found = Found { unanchored: said.is_none(), ..Found::default() };
+        let mut state = match said {
             Some(anchor) => anchor,
             None => {
                 // One that is too long would stay so.
@@ -281,7 +146,7 @@ impl Writer {
             let from = if number == start.0 { start.1 } else { 0 };
             self.log = self.file(number)?;
             state.file = number;
-            self.look(from, free, &mut state.end, &mut found)?;
+            self.look(from, &mut state.end, &mut found)?;
         }
         if numbers.last().is_none_or(|&newest| newest < start.0) {
             self.log = self.file(start.0)?;
@@ -290,7 +155,7 @@ impl Writer {
         match found.told() {
             None => {
                 if said == Some(state) {
-                    self.state = Some(Known::whole(state.into()));
+                    self.state = Some(state.into());
                 } else {
                     self.anchor_at(state)?;
                 }
@@ -302,14 +167,14 @@ impl Writer {
                 note.reason = Some(reason);
                 note.before = found.scrap.map(|(hash, _)| hash);
                 note.bytes = found.scrap.map(|(_, bytes)| bytes);
-                self.put(state, &[&note], Anchoring::Now).0
+                self.put(state, &[&note]).0
             }
         }
     }
 
     /// Looks at what the newest file has from an offset on, takes over what goes on with the chain, and ends its last
     /// line.
-    fn look(&self, from: u64, free: u64, chain: &mut Chain, found: &mut Found) -> Result<(), AuditError> {
+    fn look(&self, from: u64, chain: &mut Chain, found: &mut Found) -> Result<(), AuditError> {
         let length = self.log.length()?.unwrap_or(0);
         found.missing |= length < from;
         let from = if length < from { self.last_line(length)? } else { from };
@@ -320,10 +185,7 @@ impl Writer {
             match chain.after(line.bytes) {
                 Some(next) => {
                     *chain = next;
-                    let may_lag = || Record::read(line.bytes).is_some_and(|record| record.entry.may_lag());
-                    if !line.ended || next.seq > free || !may_lag() {
-                        found.adopted += 1;
-                    }
+                    found.adopted += 1;
                 }
                 None if line.ended => found.foreign += 1,
                 None => found.scrap = Some((ContentHash::of(line.bytes), line.bytes.len() as u64)),
@@ -371,15 +233,10 @@ impl Writer {
     }
 
     /// Writes the first of some entries, and those after it that fit into the same write and file, and the anchor that knows
-    /// them, unless it may learn of them later. Returns how many they are, too.
-    fn put(
-        &mut self,
-        mut state: Anchor,
-        entries: &[&Entry],
-        anchoring: Anchoring,
-    ) -> (Result<Anchor, AuditError>, usize) {
+    /// them. Returns how many they are, too.
+    fn put(&mut self, mut state: Anchor, entries: &[&Entry]) -> (Result<Anchor, AuditError>, usize) {
         // Should anything fail, the next one looks at what is there.
-        let known = self.state.take();
+        self.state = None;
         let max = self.settings.max_file_bytes;
         let mut end = state.end;
         let (mut lines, mut count) = (String::new(), 0);
@@ -409,18 +266,12 @@ impl Writer {
         }
         let before = state.bytes;
         (state.end, state.bytes) = (end, before + length);
-        let may_lag = anchoring == Anchoring::Later && entries[..count].iter().all(|entry| entry.may_lag());
-        let is_close = |known: &Known| known.end.file == state.file && known.may_lag(end.seq);
-        let later = known.filter(|known| may_lag && is_close(known));
-        let written = self.log.append(lines.as_bytes()).and_then(|()| match later {
-            Some(Known { anchor, .. }) => Ok(Known { anchor, end: state }),
-            None => {
-                let anchor = Written::from(state);
-                self.anchor.write_anchor(&anchor).map(|()| Known::whole(anchor))
-            }
+        let written = self.log.append(lines.as_bytes()).and_then(|()| {
+            let anchor = Written::from(state);
+            self.anchor.write_anchor(&anchor).map(|()| anchor)
         });
-        let known = match written {
-            Ok(known) => known,
+        let anchor = match written {
+            Ok(anchor) => anchor,
             Err(error) => {
                 // What is not certain to be there should not be there. If this fails too, the next one closes the line.
                 drop(self.log.cut(before));
@@ -432,7 +283,7 @@ impl Writer {
             Sync::AtTurnEnd => Ok(()),
         };
         let put = synced.map(|()| {
-            self.state = Some(known);
+            self.state = Some(anchor);
             state
         });
         (put, count)
@@ -487,10 +338,3 @@ impl Writer {
         Ok(Arc::new(Opened::open(&self.directory.join(place::name(number)), Mode::Append, &self.calls)?))
     }
 }
-
-fn has_length(file: &Opened, bytes: u64) -> bool {
-    file.length().is_ok_and(|length| length == Some(bytes))
-}
-
-#[cfg(test)]
-mod tests;
