@@ -25,7 +25,8 @@ use crate::model::catalogue::Models;
 use crate::options;
 use crate::session::{How, Place, Session, Shared};
 use crate::settings::Settings;
-use crate::store::{ListQuery, Meta, Retention, Store, iso8601};
+use crate::store::{ListQuery, Meta, Retention, Store};
+use bowline_workspace::clock::iso8601;
 
 mod auth;
 

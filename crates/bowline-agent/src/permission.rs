@@ -9,10 +9,10 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use bowline_state::audit::{Action, By, Decision, Entry, Subject};
-use bowline_state::changes::{ContentHash, Moment};
+use bowline_state::changes::ContentHash;
 use bowline_state::conversation::ToolUse;
 use bowline_state::grants::Holder;
 use bowline_state::mode::Mode;
@@ -21,6 +21,7 @@ use bowline_state::policy::{Effect, Preset, Ruling};
 use bowline_state::question::{Choice, Item, Occasion};
 use bowline_workspace::approvals::{Approvals, Cleared, Fallback, Refused, Request, Rulebook};
 use bowline_workspace::audit::AuditLog;
+use bowline_workspace::clock::now;
 use bowline_workspace::policy::{PolicyError, PolicyFile};
 use bowline_workspace::workspace::Workspace;
 use tokio::sync::OnceCell;
@@ -437,10 +438,4 @@ fn unusable(why: String) -> No {
     let told =
         "nothing was done: the user's rules or the audit log cannot be used, and the user has to see to that";
     No::Denied { told: told.to_owned(), why: Some(why) }
-}
-
-/// Returns the time by the system's clock.
-pub(crate) fn now() -> Moment {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

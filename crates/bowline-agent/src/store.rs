@@ -26,7 +26,6 @@ mod cursor;
 mod database;
 mod error;
 mod id;
-mod iso;
 mod open;
 mod place;
 mod rows;
@@ -36,7 +35,6 @@ mod tests;
 
 pub use error::{Notice, StoreError};
 pub use id::new_session_id;
-pub use iso::iso8601;
 
 use claim::Claim;
 use database::{Database, Notices};
@@ -109,7 +107,7 @@ impl Meta {
     /// Returns what is known of a session that begins now.
     #[must_use]
     pub fn new(id: SessionId, cwd: PathBuf) -> Self {
-        let now = database::now();
+        let now = bowline_workspace::clock::now();
         Self {
             id,
             cwd,

@@ -15,8 +15,7 @@ mod listing;
 #[path = "store/processes.rs"]
 mod processes;
 
-use bowline_agent::store::{Durability, MAX_TITLE_BYTES, Record, Store, StoreError, iso8601};
-use bowline_state::changes::Moment;
+use bowline_agent::store::{Durability, MAX_TITLE_BYTES, Record, Store, StoreError};
 use bowline_state::conversation::{Message, Part, Role, Thinking, ToolUse, Usage};
 use bowline_state::mode::Mode;
 use bowline_state::schema::v1::{SessionId, SessionUpdate};
@@ -208,20 +207,6 @@ async fn deeply_nested_input_can_be_kept_and_read() {
     held.append(vec![Record::Message(message), Record::Update(update)], Durability::Soon).await.unwrap();
     let stored = store(&directory).read(&at("one")).await.unwrap();
     assert_eq!((stored.messages.len(), stored.updates.len(), stored.dropped), (1, 1, 0));
-}
-
-#[test]
-fn moments_are_written_as_the_protocol_has_them() {
-    let lines = [0, 951_782_400_000, 951_868_799_999, 4_107_542_399_001, -1, 253_402_300_800_000]
-        .map(|millis| iso8601(Moment(millis)));
-    expect![[r#"
-        1970-01-01T00:00:00.000Z
-        2000-02-29T00:00:00.000Z
-        2000-02-29T23:59:59.999Z
-        2100-02-28T23:59:59.001Z
-        1969-12-31T23:59:59.999Z
-        10000-01-01T00:00:00.000Z"#]]
-    .assert_eq(&lines.join("\n"));
 }
 
 fn asked(text: &str) -> Record {

@@ -22,7 +22,7 @@ use crate::records::here::{Here, Sign};
 use crate::records::names::Names;
 use crate::records::pager::page;
 use crate::records::showing::{Look, note, print, safe};
-use crate::records::times::now;
+use bowline_workspace::clock::now;
 pub(crate) use restore::{RestoreArguments, restore};
 pub(crate) use rewind::{RewindArguments, rewind};
 pub(crate) use selecting::unique;

@@ -19,7 +19,8 @@ use crate::records::here::{directory, is_there};
 use crate::records::names::shortened;
 use crate::records::pager::page;
 use crate::records::showing::{Ink, Look, count, note, print, safe, safe_lines};
-use crate::records::times::{ago, now};
+use crate::records::times::ago;
+use bowline_workspace::clock::now;
 use edit::DeleteArguments;
 
 /// What is asked for: sessions are listed if nothing else is.

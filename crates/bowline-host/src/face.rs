@@ -26,8 +26,9 @@ use tokio::time::timeout;
 use crate::error::HostError;
 use crate::front_end::Event;
 use crate::host::Shared;
-use crate::operations::{answer, blocking, elicitation, files, now, permission, terminals};
+use crate::operations::{answer, blocking, elicitation, files, permission, terminals};
 use crate::session::Held;
+use bowline_workspace::clock::now;
 
 /// How long an agent's message waits for its session to be opened.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use bowline_state::audit::{Action, Decision, Entry, Subject};
-use bowline_state::changes::{ChangeId, Moment, Origin};
+use bowline_state::changes::{ChangeId, Origin};
 use bowline_state::failure::Failure;
 use bowline_state::grants::Holder;
 use bowline_state::quirks::Quirk;
@@ -14,6 +14,7 @@ use bowline_state::schema::v1::{Error, PermissionOptionId};
 use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{Cleared, Refused, Request};
 use bowline_workspace::audit::AuditError;
+use bowline_workspace::clock::now;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::observer::ObserverOptions;
 use bowline_workspace::roots::Roots;
@@ -52,12 +53,6 @@ impl From<HostError> for Failure {
             error => Self::Internal { reason: error.to_string() },
         }
     }
-}
-
-/// Returns the time by the system's clock.
-pub(crate) fn now() -> Moment {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Who asks for an operation, and whether it is still wanted.

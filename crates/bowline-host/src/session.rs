@@ -212,7 +212,7 @@ impl Held {
     }
 
     pub(crate) fn entry(&self, action: Action, turn: Option<u64>) -> Entry {
-        let mut entry = Entry::new(operations::now(), action);
+        let mut entry = Entry::new(bowline_workspace::clock::now(), action);
         (entry.session, entry.turn) = (Some(self.name().to_owned()), turn);
         entry
     }

@@ -1,14 +1,11 @@
 //! Whoever stands between: sees the messages that matter, and holds, changes, answers or takes them.
 
-use std::pin::Pin;
-
 use bowline_state::relay::{Fact, Side};
 use bowline_state::schema::v1::{Error, RequestId};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-/// A future on the heap.
-pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub use bowline_wire::service::BoxFuture;
 
 /// A message that matters, before it goes on.
 #[derive(Debug)]

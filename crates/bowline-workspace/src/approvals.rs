@@ -22,8 +22,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::audit::{AuditError, AuditLog};
+use crate::clock::now;
 use crate::policy::{PolicyFile, Scope};
-use crate::workspace::now;
 
 mod elsewhere;
 mod fallback;

@@ -30,6 +30,7 @@
 pub mod approvals;
 pub mod audit;
 pub mod calls;
+pub mod clock;
 mod disk;
 mod displaced;
 pub mod error;

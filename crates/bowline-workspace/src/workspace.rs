@@ -9,7 +9,6 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use bowline_state::changes::{ContentHash, Moment, Origin};
 use bowline_state::foreign_files::ForeignFiles;
@@ -17,6 +16,7 @@ use bowline_state::ledger::{Ledger, Unseen};
 use bowline_state::paths::Access;
 
 use crate::calls::Calls;
+use crate::clock::now;
 use crate::disk::Indexes;
 use crate::error::FilesError;
 use crate::journal::{Journal, LiveSessions, Notice, Retention};
@@ -318,10 +318,4 @@ impl Session {
     pub fn origin(&self, turn: Option<u64>, call: Option<&str>) -> Origin {
         Origin { session: Some(self.id.to_string()), turn, call: call.map(str::to_owned), command: None }
     }
-}
-
-/// Returns the time by the system's clock.
-pub(crate) fn now() -> Moment {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -7,7 +7,8 @@ use bowline_state::changes::ContentHash;
 use bowline_workspace::approvals::Approvals;
 use tokio::task::spawn_blocking;
 
-use super::{No, Permissions, now};
+use super::{No, Permissions};
+use bowline_workspace::clock::now;
 
 /// An operation that may be done, and what the log will say of it.
 pub(crate) struct Pass {

@@ -24,12 +24,12 @@ use crate::model::catalogue::Models;
 use crate::model::offline::NAME as OFFLINE;
 use crate::model::provider::Provider;
 use crate::model::{Model, ModelError, ModelInfo};
-use crate::permission::now;
 use crate::runtime::{self, Runtimes};
 use crate::settings::Settings;
-use crate::store::{Held, Meta, Store, StoreError, Stored, iso8601, new_session_id};
+use crate::store::{Held, Meta, Store, StoreError, Stored, new_session_id};
 use crate::system_prompt::{self, Facts, Length, Server};
 use crate::tools::{ToolParts, Toolbox};
+use bowline_workspace::clock::{iso8601, now};
 
 /// What all sessions of all connections share.
 pub(crate) struct Shared {

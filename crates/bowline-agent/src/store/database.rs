@@ -3,11 +3,10 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use bowline_state::changes::Moment;
 use bowline_state::schema::v1::SessionId;
 use bowline_state::transcript;
+use bowline_workspace::clock::now;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::claim::{Claim, Lock};
@@ -319,10 +318,4 @@ fn condense(records: Vec<Record>) -> Vec<Record> {
     }
     condensed.extend(transcript::condense(updates).into_iter().map(Record::Update));
     condensed
-}
-
-/// Returns what the clock says.
-pub(super) fn now() -> Moment {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -15,7 +15,7 @@ use crate::changes::Where;
 use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
 use crate::records::showing::{note, print, safe};
-use crate::records::times::now;
+use bowline_workspace::clock::now;
 
 pub(super) const EXAMPLES: &str = "\
 The log and its anchor go to a directory beside the log, named by a number, as they are. The first entry of the new log says

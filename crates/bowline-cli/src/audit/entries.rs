@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use bowline_agent::store::iso8601;
 use bowline_state::audit::{Decision, Entry, Record, Report, Subject};
 use bowline_state::changes::Moment;
 use bowline_workspace::audit::Entries;
+use bowline_workspace::clock::iso8601;
 use serde_json::{Value, json};
 
 use super::fold::Folded;
@@ -16,7 +16,8 @@ use crate::ending::Ending;
 use crate::records::here::Here;
 use crate::records::names::shortened;
 use crate::records::showing::{Ink, Look, count, safe, written};
-use crate::records::times::{at, now, read, took};
+use crate::records::times::{at, read, took};
+use bowline_workspace::clock::now;
 
 /// Which entries are wanted, and how.
 pub(super) struct Wanted<'a> {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
-use bowline_agent::store::iso8601;
 use bowline_state::changes::{Change, ChangeId, FileState, Moment, Source};
 use bowline_state::diff;
 use bowline_state::undo::Selection;
+use bowline_workspace::clock::iso8601;
 use bowline_workspace::workspace::{Changed, Workspace};
 use serde_json::{Value, json};
 

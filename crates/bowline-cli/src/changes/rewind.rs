@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use bowline_agent::store::iso8601;
 use bowline_state::changes::{ChangeId, Moment};
 use bowline_state::undo::{Selection, Who};
+use bowline_workspace::clock::iso8601;
 use bowline_workspace::workspace::Changed;
 use clap::Args;
 use serde_json::json;
@@ -18,7 +18,8 @@ use crate::records::here::{Here, Sign};
 use crate::records::names::Names;
 use crate::records::pager::page;
 use crate::records::showing::{Ink, Look, count, note, print, safe};
-use crate::records::times::{ago, now};
+use crate::records::times::ago;
+use bowline_workspace::clock::now;
 
 /// So many turns are listed, unless all are wanted.
 const MAX_LISTED: usize = 20;

@@ -21,7 +21,7 @@ use crate::records::elsewhere;
 use crate::records::here::{Here, Sign};
 use crate::records::names::Names;
 use crate::records::showing::{note, print, safe, write_stderr};
-use crate::records::times::now;
+use bowline_workspace::clock::now;
 
 /// So many directories beside the workspace's own are opened, to take back what was changed there.
 const MAX_MORE: usize = 32;

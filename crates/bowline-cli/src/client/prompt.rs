@@ -21,8 +21,6 @@ use bowline_workspace::approvals::{Approvals, because};
 use bowline_workspace::roots::Admitted;
 use bowline_workspace::workspace::{ReadText, Session as Files};
 
-use crate::records::times;
-
 /// A file of at most this many bytes is sent along; of a larger one, only where it is.
 const MAX_EMBEDDED: u64 = 256 << 10;
 /// So many bytes of files are sent along with one prompt.
@@ -159,7 +157,7 @@ fn attach(admitted: &Admitted, files: &Files, approvals: &Approvals) -> Result<O
         Effect::Deny => return Err(Unsent::Denied(why())),
     }
     let Ok(read) = files.read_admitted(admitted, Window::default()) else { return Ok(None) };
-    let mut entry = Entry::new(times::now(), Action::Read);
+    let mut entry = Entry::new(bowline_workspace::clock::now(), Action::Read);
     let (asked, resolved) = (admitted.asked(), admitted.canonical());
     entry.subject =
         Subject::Path { asked: asked.to_owned(), resolved: (asked != resolved).then(|| resolved.to_owned()) };

@@ -16,7 +16,7 @@ use bowline_wire::{Direction, Tap};
 
 use crate::ending::Ending;
 use crate::records::showing::note;
-use crate::records::times::now;
+use bowline_workspace::clock::now;
 use writing::Writer;
 
 /// So much waits for the disk. What comes on top of it is lost, and counted.

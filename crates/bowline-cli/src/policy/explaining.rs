@@ -21,7 +21,7 @@ use crate::client::options;
 use crate::ending::Ending;
 use crate::records::here::Here;
 use crate::records::showing::{Ink, Look, print, safe};
-use crate::records::times::now;
+use bowline_workspace::clock::now;
 
 /// Something that an agent wants, and what is to happen with it.
 struct Judged {

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use bowline_agent::store::iso8601;
 use bowline_state::display;
 use bowline_state::operation::{Invocation, Kind};
 use bowline_state::paths::LexicalPath;
 use bowline_state::policy::{Effect, Kinds, Lifetime, Matcher, Rule, RuleSpec, Source};
 use bowline_state::terminal;
+use bowline_workspace::clock::iso8601;
 use bowline_workspace::policy::{PolicyFile, Scope, plain_words};
 use serde_json::json;
 
@@ -17,7 +17,8 @@ use crate::changes::Where;
 use crate::ending::Ending;
 use crate::records::here::Here;
 use crate::records::showing::{Ink, Look, count, print, safe};
-use crate::records::times::{at, now, read};
+use crate::records::times::{at, read};
+use bowline_workspace::clock::now;
 
 impl From<KindArgument> for Kind {
     fn from(kind: KindArgument) -> Self {

@@ -1,7 +1,5 @@
 //! Moments as people write and read them, in the local time zone.
 
-use std::time::SystemTime;
-
 use bowline_state::changes::Moment;
 use bowline_workspace::policy::moment;
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone};
@@ -12,12 +10,6 @@ const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
-
-/// Returns the time by the system's clock.
-pub(crate) fn now() -> Moment {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-}
 
 /// Returns a moment to the second, by the clock on the wall: `2026-03-01 09:05:12`.
 pub(crate) fn at(moment: Moment) -> String {

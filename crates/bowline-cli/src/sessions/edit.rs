@@ -12,7 +12,8 @@ use crate::changes::Where;
 use crate::ending::Ending;
 use crate::records::here::directory;
 use crate::records::showing::{count, print, safe};
-use crate::records::times::{now, read};
+use crate::records::times::read;
+use bowline_workspace::clock::now;
 
 /// So many sessions are named before they are deleted.
 const MAX_NAMED: usize = 10;

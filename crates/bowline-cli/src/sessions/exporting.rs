@@ -8,7 +8,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use bowline_agent::model::replay::recording;
-use bowline_agent::store::{Meta, Stored, iso8601};
+use bowline_agent::store::{Meta, Stored};
+use bowline_workspace::clock::iso8601;
 use serde_json::{Value, json};
 
 use super::conversation::{Part, Shown, facts, parts};

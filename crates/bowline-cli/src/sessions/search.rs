@@ -12,7 +12,8 @@ use crate::ending::Ending;
 use crate::records::here::directory;
 use crate::records::pager::page;
 use crate::records::showing::{Ink, Look, count, print, safe};
-use crate::records::times::{ago, now};
+use crate::records::times::ago;
+use bowline_workspace::clock::now;
 
 /// So many lines of a session are shown.
 const MAX_LINES: usize = 3;

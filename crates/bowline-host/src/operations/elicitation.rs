@@ -15,10 +15,11 @@ use bowline_state::schema::v1::{
 use bowline_wire::ClientContext;
 use tokio::sync::Semaphore;
 
-use super::{blocking, now};
+use super::blocking;
 use crate::front_end::Event;
 use crate::host::Shared;
 use crate::session::Held;
+use bowline_workspace::clock::now;
 
 /// So many forms and pages of one agent are open at once.
 const MAX_OPEN: usize = 32;

@@ -23,10 +23,11 @@ use bowline_wire::ClientContext;
 use bowline_workspace::approvals::Request;
 use bowline_workspace::terminals::Asked;
 
-use super::{Asking, Operating, blocking, clear, look_before_command, now, observe};
+use super::{Asking, Operating, blocking, clear, look_before_command, observe};
 use crate::front_end::Event;
 use crate::host::Shared;
 use crate::session::Held;
+use bowline_workspace::clock::now;
 
 /// Serves `terminal/create`.
 pub(crate) async fn create(

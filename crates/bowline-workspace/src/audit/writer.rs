@@ -13,7 +13,7 @@ use super::place::{self, Mode, Opened, Sharing, Written};
 use super::reading::Lines;
 use super::{Settings, Shared, Sync};
 use crate::calls::Calls;
-use crate::workspace::now;
+use crate::clock::now;
 
 /// So many bytes are written at once, unless one entry alone has more.
 const MAX_AT_ONCE: usize = 1 << 20;

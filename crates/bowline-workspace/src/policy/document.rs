@@ -8,6 +8,7 @@ use bowline_state::paths::LexicalPath;
 use bowline_state::policy::{
     Effect, Kinds, Lifetime, MAX_RULES, Matcher, Policy, Preset, Rule, RuleSpec, Source, shell,
 };
+use chrono::NaiveDate;
 use indexmap::IndexMap;
 use toml_edit::{Datetime, Document, Item, Offset, Table, Value};
 
@@ -319,20 +320,10 @@ fn milliseconds(datetime: &Datetime) -> Option<Moment> {
         Offset::Z => 0,
         Offset::Custom { minutes } => i64::from(minutes),
     };
-    let days = days_from_civil(i64::from(date.year), i64::from(date.month), i64::from(date.day));
-    let minutes = (days * 24 + i64::from(time.hour)) * 60 + i64::from(time.minute) - offset;
-    let seconds = minutes * 60 + i64::from(time.second.unwrap_or(0));
+    let date = NaiveDate::from_ymd_opt(date.year.into(), date.month.into(), date.day.into())?;
+    let utc = date.and_hms_opt(time.hour.into(), time.minute.into(), 0)?.and_utc();
+    let seconds = utc.timestamp() - offset * 60 + i64::from(time.second.unwrap_or(0));
     Some(Moment(seconds * 1000 + i64::from(time.nanosecond.unwrap_or(0) / 1_000_000)))
-}
-
-/// Returns the days from 1970 to a date of the Gregorian calendar, counting years from March so that a leap day is the
-/// last of its year.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
 /// Returns the line and the column of a byte, both from 1.

@@ -158,7 +158,7 @@ impl Workspace {
                 roots,
                 origin: &Origin::default(),
                 effects: &[effect],
-                at: super::now(),
+                at: crate::clock::now(),
                 tell: Telling(None),
             };
             let applied = self.apply(writer, &group)?;

@@ -8,10 +8,11 @@ use bowline_state::changes::{ChangeId, ContentHash, FileState, Origin, Reversal,
 use bowline_state::paths::Access;
 use bowline_state::text::{self, Format};
 
+use super::Session;
 use super::applying::Current;
 use super::undoing::note_unchanged;
 use super::writing::encode;
-use super::{Session, now};
+use crate::clock::now;
 use crate::error::FilesError;
 use crate::journal::{Draft, Manner, Side, SideContent};
 

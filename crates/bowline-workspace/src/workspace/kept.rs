@@ -9,7 +9,8 @@ use bowline_state::undo::{Selection, Who};
 
 use super::sharing::SharedNews;
 use super::undoing::kept;
-use super::{Workspace, Writer, now};
+use super::{Workspace, Writer};
+use crate::clock::now;
 use crate::error::FilesError;
 use crate::journal::{Draft, Manner, Side, SideContent};
 

@@ -6,7 +6,8 @@ use bowline_state::paths::Access;
 use bowline_state::text;
 
 use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied, Telling};
-use super::{Workspace, Writer, now};
+use super::{Workspace, Writer};
+use crate::clock::now;
 use crate::error::FilesError;
 use crate::journal::{Draft, Manner, Side, SideContent};
 use crate::replace::Late;

@@ -8,7 +8,8 @@ use bowline_state::foreign_files::ForeignFiles;
 use bowline_state::observation::{Known, Stamp};
 use bowline_state::paths::Access;
 
-use super::{Workspace, Writer, now};
+use super::{Workspace, Writer};
+use crate::clock::now;
 use crate::error::FilesError;
 use crate::file_clock::now_ns;
 use crate::journal::{BaselineRow, Draft, Filter, Journal, JournalError, Manner, Side, SideContent};

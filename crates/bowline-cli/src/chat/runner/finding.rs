@@ -11,7 +11,8 @@ use bowline_workspace::workspace::{Changed, TakenBack, Workspace};
 use crate::chat::changes::{Entry, Listed, may_be_users, newest};
 use crate::ending::Ending;
 use crate::records::names::Names;
-use crate::records::times::{now, written_ago};
+use crate::records::times::written_ago;
+use bowline_workspace::clock::now;
 
 /// So many pages of sessions are looked through.
 const MAX_PAGES: usize = 50;
