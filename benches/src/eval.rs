@@ -24,6 +24,7 @@ use tasks::{Challenge, Ended};
 
 pub use options::{Options, Task};
 pub use report::{Attempt, Report};
+pub use tasks::Set;
 
 /// The model that takes its tasks as commands: it solves all of them, if the agent and the judges are all right.
 const OFFLINE: &str = "offline";
@@ -39,13 +40,13 @@ pub fn run(options: &Options, progress: &mut dyn Write) -> Result<Report> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut progress = Progress { begun: Instant::now(), to: progress };
     let mut results = Vec::new();
-    for challenge in tasks::named(options.only.as_deref())? {
+    for challenge in &tasks::chosen(options.seed, options.set, options.only.as_deref())? {
         progress.tell(&format!("{}: {}", challenge.name, challenge.about))?;
         let result = runtime.block_on(take(challenge, options)).context(challenge.name)?;
         progress.tell(&format!("{}: {}", challenge.name, result.verdict()))?;
         results.push(result);
     }
-    Ok(Report::new(options.model.clone(), results))
+    Ok(Report::new(options.model.clone(), options.seed, results))
 }
 
 async fn take(challenge: &Challenge, options: &Options) -> Result<Attempt> {
@@ -78,19 +79,19 @@ fn project(challenge: &Challenge) -> Result<Lab> {
         settings.preset = Some(Preset::Full);
     })?;
     lab.desk.answer(|_| Reply::allow());
-    for (name, text) in challenge.files {
+    for (name, text) in &challenge.files {
         lab.put(name, text)?;
     }
-    if let Some((name, text)) = challenge.unsaved {
+    if let Some((name, text)) = &challenge.unsaved {
         let (path, workspace) = (lab.path(name), lab.host.workspace());
         let open = workspace.open_document(&path)?;
-        workspace.change_document(&path, text.to_owned(), open.revision)?;
+        workspace.change_document(&path, text.clone(), open.revision)?;
     }
     Ok(lab)
 }
 
 async fn solve(challenge: &Challenge, options: &Options, lab: &Lab, session: &Session) -> Result<Attempt> {
-    let prompt = if options.model == OFFLINE { challenge.by_hand } else { challenge.prompt };
+    let prompt = if options.model == OFFLINE { &challenge.by_hand } else { &challenge.prompt };
     let begun = Instant::now();
     let turn = session.prompt_text(prompt);
     tokio::pin!(turn);
@@ -112,11 +113,11 @@ async fn solve(challenge: &Challenge, options: &Options, lab: &Lab, session: &Se
     if failure.is_none() {
         failure = (challenge.judge)(&Ended { lab, said: &said });
     }
-    if let (None, Some(line)) = (&failure, challenge.command) {
+    if let (None, Some(line)) = (&failure, &challenge.command) {
         failure = run_command(session, line).await?;
     }
     let calls = snapshot.tool_calls().map(|call| call.title.to_string()).collect();
-    Ok(Attempt { name: challenge.name.to_owned(), failure, seconds, calls, said })
+    Ok(Attempt { name: challenge.name.to_owned(), set: challenge.set, failure, seconds, calls, said })
 }
 
 /// Runs a command that must succeed, confined as the agent's are, and returns why it does not.

@@ -126,7 +126,7 @@ fn who_took_something_back_is_in_the_log() {
     scene.agent("write b.txt: hello\\n");
     scene.run(&["undo"]);
     expect![[r#"
-            9 WHEN  allowed   undo b.txt · by person
+            9 WHEN  allowed   undo b.txt · by user
         --- 0
     "#]]
     .assert_eq(&scene.audit(&["show", "--kind", "undo"]));

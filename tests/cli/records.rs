@@ -801,7 +801,7 @@ fn a_missing_audit_log_is_reported_and_can_be_replaced() {
           audit-00000001.jsonl:1: the log itself tells: a new log was begun, the one before is in $HOME/.local/state/bowline/workspaces/$NAME/audit.archived-1
         --- 0
         $ bowline audit
-            1 WHEN  allowed   log/repair · by person · a new log was begun, the one before is in $HOME/.local/state/bowline/workspaces/$NAME/audit.archived-1
+            1 WHEN  allowed   log/repair · by user · a new log was begun, the one before is in $HOME/.local/state/bowline/workspaces/$NAME/audit.archived-1
         --- 0
         $ bowline audit archive --json
         {"archive":"$HOME/.local/state/bowline/workspaces/$NAME/audit.archived-2","log":"$HOME/.local/state/bowline/workspaces/$NAME/audit"}

@@ -17,6 +17,12 @@ pub struct Evaluation {
     /// Where the model is served
     #[arg(long, value_name = "URL", requires = "model")]
     base_url: Option<String>,
+    /// Draw names, numbers and wording from another seed than 1
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Give only the tasks of this set: tuning or held-out
+    #[arg(long, value_name = "SET")]
+    set: Option<String>,
     /// Give only this task
     #[arg(long, value_name = "TASK")]
     only: Option<String>,
@@ -50,10 +56,13 @@ fn arguments(programs: &Path, evaluation: &Evaluation, served: Option<&str>) -> 
     let agent = programs.join("bowline").display().to_string();
     let model = evaluation.model.as_deref().unwrap_or(&local);
     let limit = evaluation.limit.map(|seconds| seconds.to_string());
+    let seed = evaluation.seed.map(|seed| seed.to_string());
     let pairs = [
         ("--agent", Some(agent.as_str())),
         ("--model", Some(model)),
         ("--base-url", evaluation.base_url.as_deref().or(served)),
+        ("--seed", seed.as_deref()),
+        ("--set", evaluation.set.as_deref()),
         ("--only", evaluation.only.as_deref()),
         ("--limit", limit.as_deref()),
     ];
@@ -87,6 +96,8 @@ mod tests {
         let evaluation = Evaluation {
             model: Some("compatible/large".to_owned()),
             base_url: Some("http://127.0.0.1:2/v1".to_owned()),
+            seed: Some(2),
+            set: Some("tuning".to_owned()),
             only: Some("fix".to_owned()),
             limit: Some(60),
         };
@@ -94,7 +105,7 @@ mod tests {
             &evaluation,
             None,
             expect![
-                "--agent /out/bowline --model compatible/large --base-url http://127.0.0.1:2/v1 --only fix --limit 60"
+                "--agent /out/bowline --model compatible/large --base-url http://127.0.0.1:2/v1 --seed 2 --set tuning --only fix --limit 60"
             ],
         );
     }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::Set;
+
 /// How `eval` is called.
-const USAGE: &str =
-    "eval --agent BOWLINE --model NAME [--base-url URL] [--only TASK] [--limit SECONDS of each task]";
+const USAGE: &str = "eval --agent BOWLINE --model NAME [--base-url URL] [--seed N] [--set tuning|held-out] [--only TASK] \
+     [--limit SECONDS of each task]";
 
 /// A weak model on two cores needs minutes for some tasks.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -21,6 +23,10 @@ pub struct Options {
     pub model: String,
     /// Where the model is served, if that must be said.
     pub base_url: Option<String>,
+    /// What names, numbers and wording are drawn from.
+    pub seed: u64,
+    /// Of which set the tasks are, if not of both.
+    pub set: Option<Set>,
     /// The one task to give.
     pub only: Option<String>,
     /// How long a task may take.
@@ -43,7 +49,7 @@ impl Task {
     /// Says how the program is called.
     pub fn parse(mut given: impl Iterator<Item = String>) -> Result<Self> {
         let (mut agent, mut model, mut base_url, mut only) = (None, None, None, None);
-        let mut limit = LIMIT;
+        let (mut seed, mut set, mut limit) = (1, None, LIMIT);
         while let Some(name) = given.next() {
             if name == "--supervise" {
                 return Ok(Self::Supervise);
@@ -54,6 +60,12 @@ impl Task {
                 "--model" => model = Some(value()?),
                 "--base-url" => base_url = Some(value()?),
                 "--only" => only = Some(value()?),
+                "--seed" => seed = value()?.parse().context("--seed is a number")?,
+                "--set" => {
+                    let name = value()?;
+                    let found = [Set::Tuning, Set::HeldOut].into_iter().find(|set| set.name() == name);
+                    set = Some(found.with_context(|| format!("no set {name}\nusage: {USAGE}"))?);
+                }
                 "--limit" => {
                     let seconds = value()?.parse();
                     limit = Duration::from_secs(seconds.context("--limit is a number of seconds")?);
@@ -63,7 +75,7 @@ impl Task {
         }
         let agent = agent.with_context(|| format!("no --agent\nusage: {USAGE}"))?;
         let model = model.with_context(|| format!("no --model\nusage: {USAGE}"))?;
-        Ok(Self::Evaluate(Options { agent, model, base_url, only, limit }))
+        Ok(Self::Evaluate(Options { agent, model, base_url, seed, set, only, limit }))
     }
 }
 
@@ -84,7 +96,7 @@ mod tests {
     #[test]
     fn an_agent_and_a_model_are_needed() {
         check(
-            "--agent a --model m --base-url u --only fix --limit 5",
+            "--agent a --model m --base-url u --seed 3 --set held-out --only fix --limit 5",
             expect![[
                 r#"Evaluate(Options { agent: "a", model: "m", base_url: Some("u"), only: Some("fix"), limit: 5s })"#
             ]],

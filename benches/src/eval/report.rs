@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::Set;
 use crate::bench::align;
 
 /// How one task went.
@@ -9,6 +10,8 @@ use crate::bench::align;
 pub struct Attempt {
     /// The task.
     pub name: String,
+    /// Whether it is one to tune by.
+    pub set: Set,
     /// Why it is not solved, if it is not.
     pub failure: Option<String>,
     /// How long the agent took.
@@ -41,25 +44,34 @@ fn quoted(said: &str) -> String {
 #[derive(Debug)]
 pub struct Report {
     model: String,
+    seed: u64,
     attempts: Vec<Attempt>,
 }
 
 impl Report {
-    /// Reports on a model's tasks in this order.
-    pub fn new(model: String, attempts: Vec<Attempt>) -> Self {
-        Self { model, attempts }
+    /// Reports on a model's tasks, of this seed and in this order.
+    pub fn new(model: String, seed: u64, attempts: Vec<Attempt>) -> Self {
+        Self { model, seed, attempts }
     }
 
     /// Returns a row for each task.
     pub fn table(&self) -> String {
-        let mut rows = vec![["task", "seconds", "tool calls"].map(str::to_owned).to_vec()];
+        let mut rows = vec![["task", "set", "seconds", "tool calls"].map(str::to_owned).to_vec()];
         rows.extend(self.attempts.iter().map(|attempt| {
-            vec![attempt.name.clone(), format!("{:.1}", attempt.seconds), attempt.calls.len().to_string()]
+            let (set, seconds) = (attempt.set.name().to_owned(), format!("{:.1}", attempt.seconds));
+            vec![attempt.name.clone(), set, seconds, attempt.calls.len().to_string()]
         }));
         let ends = self.attempts.iter().map(|attempt| attempt.failure.as_deref().unwrap_or("solved"));
         let table = align(&rows);
         let lines = table.lines().zip(std::iter::once("").chain(ends));
         lines.map(|(line, end)| format!("{line}  {end}").trim_end().to_owned() + "\n").collect()
+    }
+
+    /// Returns how many tasks of a set there are, and how many of them are solved.
+    fn score(&self, set: Set) -> serde_json::Value {
+        let of_set = || self.attempts.iter().filter(|attempt| attempt.set == set);
+        let solved = of_set().filter(|attempt| attempt.failure.is_none()).count();
+        json!({ "tasks": of_set().count(), "solved": solved })
     }
 
     /// Returns the summary, one line.
@@ -75,7 +87,8 @@ impl Report {
             .collect();
         let seconds = (seconds * 10.0).round() / 10.0;
         json!({
-            "model": self.model, "tasks": self.attempts.len(), "solved": solved, "failed": failed,
+            "model": self.model, "seed": self.seed, "tasks": self.attempts.len(), "solved": solved,
+            "tuning": self.score(Set::Tuning), "held_out": self.score(Set::HeldOut), "failed": failed,
             "seconds": seconds, "tool_calls": calls,
         })
         .to_string()
@@ -86,23 +99,30 @@ impl Report {
 mod tests {
     use expect_test::expect;
 
-    use super::{Attempt, Report};
+    use super::{Attempt, Report, Set};
 
     #[test]
     fn the_last_line_says_how_many_are_solved() {
-        let result = |name: &str, failure: Option<&str>, seconds, calls: &[&str]| Attempt {
+        let result = |name: &str, set, failure: Option<&str>, seconds, calls: &[&str]| Attempt {
             name: name.to_owned(),
+            set,
             failure: failure.map(str::to_owned),
             seconds,
             calls: calls.iter().map(ToString::to_string).collect(),
             said: "It is\ndone.".to_owned(),
         };
         let results = vec![
-            result("answer", None, 12.34, &["Read notes.txt"]),
-            result("rename", Some("greet is still in main.sh"), 100.0, &["List", "Read main.sh"]),
+            result("answer", Set::Tuning, None, 12.34, &["Read notes.txt"]),
+            result(
+                "rename",
+                Set::HeldOut,
+                Some("greet is still in main.sh"),
+                100.0,
+                &["List", "Read main.sh"],
+            ),
         ];
         let verdicts: String = results.iter().map(|attempt| attempt.verdict() + "\n").collect();
-        let report = Report::new("compatible/small".to_owned(), results);
+        let report = Report::new("compatible/small".to_owned(), 7, results);
         expect![[r#"
             solved (Read notes.txt)
             NOT solved: greet is still in main.sh (List; Read main.sh)

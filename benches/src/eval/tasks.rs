@@ -1,7 +1,17 @@
 //! The tasks: what lies in the project, what the agent is asked, and how the outcome is judged.
+//!
+//! Names, numbers, paths and wording come from a seed, so that an agent cannot be tuned to one text. A third of the tasks
+//! is held out: it is looked at only to report, never while prompts and tools are tuned.
+
+mod answers;
+mod edits;
+mod repairs;
+mod words;
 
 use anyhow::{Result, bail};
 use test_support::lab::Lab;
+
+pub(super) use words::Words;
 
 /// What is there when the agent has ended its turn.
 pub(super) struct Ended<'a> {
@@ -11,155 +21,153 @@ pub(super) struct Ended<'a> {
     pub(super) said: &'a str,
 }
 
+/// Whether a task is one to tune by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Set {
+    /// It is.
+    Tuning,
+    /// It is only for the report.
+    HeldOut,
+}
+
+impl Set {
+    /// Returns its name on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tuning => "tuning",
+            Self::HeldOut => "held-out",
+        }
+    }
+}
+
+/// Returns what is wrong with an outcome.
+type Judge = Box<dyn Fn(&Ended<'_>) -> Option<String>>;
+
 /// A task.
 pub(super) struct Challenge {
     pub(super) name: &'static str,
+    pub(super) set: Set,
     pub(super) about: &'static str,
     /// The project's files.
-    pub(super) files: &'static [(&'static str, &'static str)],
+    pub(super) files: Vec<(String, String)>,
     /// A file that an editor has open, and what was typed into it and not saved.
-    pub(super) unsaved: Option<(&'static str, &'static str)>,
+    pub(super) unsaved: Option<(String, String)>,
     /// What a model is asked.
-    pub(super) prompt: &'static str,
+    pub(super) prompt: String,
     /// What the offline model is told, which knows commands only.
-    pub(super) by_hand: &'static str,
-    /// Returns what is wrong with the outcome.
-    pub(super) judge: fn(&Ended<'_>) -> Option<String>,
+    pub(super) by_hand: String,
+    pub(super) judge: Judge,
     /// A command that must then succeed.
-    pub(super) command: Option<&'static str>,
+    pub(super) command: Option<String>,
 }
 
-const NOTES: &str =
-    "# Notes\n\nThe server listens on port 8417. It is restarted every night.\nAsk Ada before changing it.\n";
-
-const SUM: &str = "#!/bin/sh\n# Prints the sum of two numbers.\necho $(($1 - $2))\n";
-const SUM_TEST: &str = "got=$(sh sum.sh 2 3)\nif [ \"$got\" != 5 ]; then\n  echo \"sum.sh 2 3 printed $got, expected 5\"\n  exit 1\nfi\necho ok\n";
-
-const CONFIG: &str = "[server]\nhost = localhost\ntimeout = 30\nretries = 3\n\n[client]\nretries = 30\n";
-
-const GREET: &str = "greet() {\n  echo \"Hello, $1!\"\n}\n";
-const GREET_MAIN: &str = ". ./lib.sh\ngreet Ada\ngreet Grace\n";
-const GREET_TEST: &str = ". ./lib.sh\n[ \"$(greet Bob)\" = 'Hello, Bob!' ] && echo ok\n";
-
-const TODAY: &str = "def today():\n    import datetime\n    return datetime.date.today()\n";
-const DATES: &str = "def parse_date(text):\n    year, month, day = text.split('-')\n    return int(year), int(month), int(day)\n";
-const REPORT: &str = "from dates import parse_date\n\ndef report(line):\n    return parse_date(line[:10])\n";
-
-/// Every task, the simplest first.
-const ALL: &[Challenge] = &[
-    Challenge {
-        name: "answer",
-        about: "read a file and answer a question",
-        files: &[("notes.md", NOTES)],
-        unsaved: None,
-        prompt: "Read notes.md. Which port does the server listen on?",
-        by_hand: "read notes.md\nsay It listens on port 8417.",
-        judge: |ended| says(ended, "8417"),
-        command: None,
-    },
-    Challenge {
-        name: "unsaved",
-        about: "see what is typed and not saved",
-        files: &[("colours.txt", "sky: blue\ngrass: green\n")],
-        unsaved: Some(("colours.txt", "sky: turquoise\ngrass: green\n")),
-        prompt: "What colour does the file colours.txt give for the sky?",
-        by_hand: "find turquoise\nread colours.txt\nsay The sky is turquoise.",
-        judge: |ended| says(ended, "turquoise"),
-        command: None,
-    },
-    Challenge {
-        name: "run",
-        about: "run a command and answer a question",
-        files: &[("version.sh", "echo \"build $((4000 + 713))\"\n")],
-        unsaved: None,
-        prompt: "Run `sh version.sh` and tell me the build number that it prints.",
-        by_hand: "run sh version.sh\nsay It is build 4713.",
-        judge: |ended| says(ended, "4713"),
-        command: None,
-    },
-    Challenge {
-        name: "find",
-        about: "find out where something is",
-        files: &[("src/today.py", TODAY), ("src/dates.py", DATES), ("src/report.py", REPORT)],
-        unsaved: None,
-        prompt: "In which file of this project is the function parse_date defined? Search for it.",
-        by_hand: "find def parse_date\nsay It is defined in src/dates.py.",
-        judge: |ended| says(ended, "dates.py"),
-        command: None,
-    },
-    Challenge {
-        name: "write",
-        about: "write a new file",
-        files: &[("README.md", "# Empty\n")],
-        unsaved: None,
-        prompt: "Create a file hello.txt that contains the one line: Hello, harbour!",
-        by_hand: "write hello.txt: Hello, harbour!",
-        judge: |ended| holds(ended, "hello.txt", "Hello, harbour!"),
-        command: None,
-    },
-    Challenge {
-        name: "edit",
-        about: "change one place and nothing else",
-        files: &[("config.ini", CONFIG)],
-        unsaved: None,
-        prompt: "In config.ini, change timeout from 30 to 90. Change nothing else.",
-        by_hand: "replace \"timeout = 30\" with \"timeout = 90\" in config.ini",
-        judge: |ended| holds(ended, "config.ini", CONFIG.replace("timeout = 30", "timeout = 90").trim_end()),
-        command: None,
-    },
-    Challenge {
-        name: "fix",
-        about: "make a failing test pass",
-        files: &[("sum.sh", SUM), ("test.sh", SUM_TEST)],
-        unsaved: None,
-        prompt: "`sh test.sh` fails. Find the bug in sum.sh and fix it, then run the test again. \
-                 Do not change test.sh.",
-        by_hand: "run sh test.sh || true\nread sum.sh\nreplace \"$1 - $2\" with \"$1 + $2\" in sum.sh\nrun sh test.sh",
-        judge: |ended| holds(ended, "test.sh", SUM_TEST.trim_end()),
-        command: Some("sh test.sh && [ \"$(sh sum.sh 20 30)\" = 50 ]"),
-    },
-    Challenge {
-        name: "rename",
-        about: "rename a function in every file",
-        files: &[("lib.sh", GREET), ("main.sh", GREET_MAIN), ("test.sh", GREET_TEST)],
-        unsaved: None,
-        prompt: "Rename the shell function greet to welcome. It is defined in lib.sh and used in main.sh and \
-                 test.sh: change all three files.",
-        by_hand: "replace \"greet()\" with \"welcome()\" in lib.sh\n\
-                  replace \"greet Ada\" with \"welcome Ada\" in main.sh\n\
-                  replace \"greet Grace\" with \"welcome Grace\" in main.sh\n\
-                  replace \"greet Bob\" with \"welcome Bob\" in test.sh",
-        judge: |ended| {
-            let left = ["lib.sh", "main.sh", "test.sh"].into_iter().find_map(|name| {
-                let text = ended.lab.get(name).ok()?;
-                text.contains("greet").then(|| format!("greet is still in {name}"))
-            });
-            left.or_else(|| holds(ended, "lib.sh", GREET.replace("greet", "welcome").trim_end()))
-        },
-        command: Some("[ \"$(sh main.sh)\" = \"$(printf 'Hello, Ada!\\nHello, Grace!')\" ] && sh test.sh"),
-    },
-];
-
-/// Returns the tasks, or only the one of this name.
-pub(super) fn named(only: Option<&str>) -> Result<Vec<&'static Challenge>> {
-    let Some(only) = only else { return Ok(ALL.iter().collect()) };
-    let found: Vec<_> = ALL.iter().filter(|challenge| challenge.name == only).collect();
-    if found.is_empty() {
-        let names: Vec<_> = ALL.iter().map(|challenge| challenge.name).collect();
-        bail!("no task `{only}`; there are: {}", names.join(", "));
+impl Challenge {
+    /// Begins a task with nothing in the project, whatever comes of it.
+    fn new(name: &'static str, set: Set, about: &'static str) -> Self {
+        Self {
+            name,
+            set,
+            about,
+            files: Vec::new(),
+            unsaved: None,
+            prompt: String::new(),
+            by_hand: String::new(),
+            judge: Box::new(|_| None),
+            command: None,
+        }
     }
-    Ok(found)
+
+    fn file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        self.files.push((name.into(), text.into()));
+        self
+    }
+
+    fn unsaved(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        self.unsaved = Some((name.into(), text.into()));
+        self
+    }
+
+    fn asks(mut self, prompt: impl Into<String>, by_hand: impl Into<String>) -> Self {
+        (self.prompt, self.by_hand) = (prompt.into(), by_hand.into());
+        self
+    }
+
+    fn judged(mut self, judge: impl Fn(&Ended<'_>) -> Option<String> + 'static) -> Self {
+        self.judge = Box::new(judge);
+        self
+    }
+
+    /// The answer has to name this.
+    fn says(self, word: impl Into<String>) -> Self {
+        let word = word.into();
+        self.judged(move |ended| {
+            (!ended.said.contains(&word)).then(|| format!("the answer does not name {word}"))
+        })
+    }
+
+    /// A file has to hold this, but for spaces and line ends after it.
+    fn leaves(self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        let (name, text) = (name.into(), text.into());
+        self.judged(move |ended| holds(ended, &name, &text))
+    }
+
+    fn passes(mut self, command: impl Into<String>) -> Self {
+        self.command = Some(command.into());
+        self
+    }
 }
 
-fn says(ended: &Ended<'_>, word: &str) -> Option<String> {
-    (!ended.said.contains(word)).then(|| format!("the answer does not name {word}"))
+/// Returns every task for a seed, the simplest first.
+fn all(seed: u64) -> Vec<Challenge> {
+    let words = Words::new(seed);
+    [answers::all(&words), edits::all(&words), repairs::all(&words)].into_iter().flatten().collect()
 }
 
-/// A file's text, but for spaces and line ends after it.
+/// Returns the tasks for a seed, of one set or both, or only the one of this name.
+pub(super) fn chosen(seed: u64, set: Option<Set>, only: Option<&str>) -> Result<Vec<Challenge>> {
+    let mut chosen = all(seed);
+    if let Some(only) = only {
+        let names: Vec<_> = chosen.iter().map(|challenge| challenge.name).collect();
+        if !names.contains(&only) {
+            bail!("no task `{only}`; there are: {}", names.join(", "));
+        }
+    }
+    chosen.retain(|challenge| {
+        set.is_none_or(|set| set == challenge.set) && only.is_none_or(|only| only == challenge.name)
+    });
+    Ok(chosen)
+}
+
 fn holds(ended: &Ended<'_>, name: &str, text: &str) -> Option<String> {
     match ended.lab.get(name) {
-        Ok(found) if found.trim_end() == text => None,
+        Ok(found) if found.trim_end() == text.trim_end() => None,
         Ok(found) => Some(format!("{name} holds {found:?}")),
         Err(_) => Some(format!("there is no {name}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_of_the_tasks_is_held_out_and_names_are_unique() {
+        let tasks = all(1);
+        let held_out = tasks.iter().filter(|task| task.set == Set::HeldOut).count();
+        assert_eq!((tasks.len(), held_out), (24, 8));
+        let mut names: Vec<_> = tasks.iter().map(|task| task.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 24);
+    }
+
+    #[test]
+    fn a_seed_changes_every_task_and_is_always_the_same() {
+        let prompts = |seed| all(seed).into_iter().map(|task| task.prompt).collect::<Vec<_>>();
+        assert_eq!(prompts(1), prompts(1));
+        let differing = |one: &[String], other: &[String]| {
+            one.iter().zip(other).filter(|(one, other)| one != other).count()
+        };
+        assert!((2..6).any(|seed| differing(&prompts(1), &prompts(seed)) == 24));
     }
 }

@@ -206,6 +206,8 @@ pub enum By {
     Preset(String),
     /// A person, by a key that was pressed or a button.
     Person,
+    /// The user, by a command or a prompt: there was nothing to approve, and it may have been a script.
+    User,
     /// The client that an agent asked; whether a person answered, the client knows.
     Client,
     /// An approval that was given before.
@@ -222,6 +224,7 @@ impl By {
             By::Rule(text) => format!("rule: {text}").into(),
             By::Preset(name) => format!("preset: {name}").into(),
             By::Person => "person".into(),
+            By::User => "user".into(),
             By::Client => "client".into(),
             By::Grant => "grant".into(),
             By::Nobody => "nobody".into(),
@@ -232,6 +235,7 @@ impl By {
     fn read(text: &str) -> Self {
         match text {
             "person" => Self::Person,
+            "user" => Self::User,
             "client" => Self::Client,
             "grant" => Self::Grant,
             "nobody" => Self::Nobody,

@@ -19,6 +19,7 @@ use self::marks::{
     Fence, LONGEST_CLOSE, TAGS, closing_tag, is_made_up, may_hold_calls, unfenced, without_cut_tag,
 };
 use self::shape::Scan;
+pub use self::shape::repaired;
 
 /// Text that is held back is text after all when it becomes longer than this, in bytes.
 pub const MAX_HELD: usize = 1 << 20;

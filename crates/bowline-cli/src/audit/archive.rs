@@ -55,7 +55,7 @@ pub(super) fn archive(arguments: &ArchiveArguments) -> Result<(), Ending> {
     move_aside(&here, &target).with_context(|| format!("cannot archive to {}", target.display()))?;
     let log = AuditLog::open(&here.log(), &here.anchor, Default::default()).map_err(failed)?;
     let mut entry = Entry::new(now(), Action::Repair);
-    entry.by = By::Person;
+    entry.by = By::User;
     entry.reason = Some(format!("a new log was begun, the one before is in {}", target.display()));
     log.append(&entry).map_err(failed)?;
     log.sync().map_err(failed)?;

@@ -277,7 +277,7 @@ fn record(here: &Here, workspace: &Workspace, files: &[Reversed]) {
         for file in files {
             let change = workspace.change(file.change)?;
             let mut entry = Entry::new(now(), Action::Undo);
-            entry.by = By::Person;
+            entry.by = By::User;
             entry.subject = Subject::Path { asked: change.path, resolved: None };
             (entry.before, entry.after) =
                 (change.before.map(|state| state.hash), change.after.map(|state| state.hash));

@@ -161,7 +161,7 @@ fn attach(admitted: &Admitted, files: &Files, approvals: &Approvals) -> Result<O
     let (asked, resolved) = (admitted.asked(), admitted.canonical());
     entry.subject =
         Subject::Path { asked: asked.to_owned(), resolved: (asked != resolved).then(|| resolved.to_owned()) };
-    (entry.session, entry.by, entry.bytes) = (Some(holder.session), By::Person, Some(read.text.len() as u64));
+    (entry.session, entry.by, entry.bytes) = (Some(holder.session), By::User, Some(read.text.len() as u64));
     entry.reason = Some("mentioned in a prompt".to_owned());
     approvals.record(&entry).map_err(|error| Unsent::Denied(error.to_string()))?;
     Ok(Some(read))

@@ -188,7 +188,8 @@ impl LocalSession {
         let is_yes = Verdict::of(&options, &outcome).is_ok_and(|verdict| verdict.is_approved());
         let approvals = self.inner.held.shared.approvals.clone();
         blocking(move || {
-            operating.entry().by = By::Person;
+            // Whether a person answered, the editor knows.
+            operating.entry().by = By::Client;
             operating.record(if is_yes { Decision::Allowed } else { Decision::Denied })?;
             if is_yes && operating.wanted().is_ok() {
                 approvals.grant(&request.holder, request.call.as_deref(), request.deeds);

@@ -148,7 +148,7 @@ pub(super) fn read(line: &[u8]) -> Option<Record> {
 fn by(by: &By) -> Cow<'_, str> {
     match by {
         By::Rule(_) | By::Other(_) => safe(&by.written()).into_owned().into(),
-        By::Preset(_) | By::Person | By::Client | By::Grant | By::Nobody => cut(by.written()),
+        By::Preset(_) | By::Person | By::User | By::Client | By::Grant | By::Nobody => cut(by.written()),
     }
 }
 

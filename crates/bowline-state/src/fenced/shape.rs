@@ -15,7 +15,7 @@ use super::{Call, MAX_CALLS};
 /// `arguments`.
 pub(super) fn read(text: &str, knows: &impl Fn(&str) -> bool, any: bool) -> Option<Vec<Call>> {
     let read = |text: &str| values(text).or_else(|| element(text).map(|value| vec![value]));
-    let values = read(text).or_else(|| read(&with_escaped_breaks(text)))?;
+    let values = read(text).or_else(|| read(&repaired(text)))?;
     let mut found = Vec::new();
     for value in values {
         collect(value, &|object, name| knows(name) || any && object.contains_key("arguments"), &mut found)?;
@@ -93,7 +93,7 @@ fn call(mut object: Map<String, Value>, knows: &Knows<'_>) -> Option<Call> {
     let input = match input {
         Value::String(text) => {
             let read = |text: &str| serde_json::from_str(text).ok();
-            read(&text).or_else(|| read(&with_escaped_breaks(&text)))?
+            read(&text).or_else(|| read(&repaired(&text)))?
         }
         Value::Null => Value::Object(Map::new()),
         input => input,
@@ -101,8 +101,10 @@ fn call(mut object: Map<String, Value>, knows: &Knows<'_>) -> Option<Call> {
     input.is_object().then_some(Call { name, input })
 }
 
-/// Returns JSON whose strings have no line breaks and tabs as they are: models forget to escape them.
-fn with_escaped_breaks(text: &str) -> String {
+/// Returns JSON whose strings have no bare line breaks and tabs, and no escapes that JSON does not know: models forget to
+/// escape the first, and write `\$` or `\'` as in a shell.
+#[must_use]
+pub fn repaired(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let (mut in_string, mut escaped) = (false, false);
     for c in text.chars() {
@@ -110,6 +112,14 @@ fn with_escaped_breaks(text: &str) -> String {
             '\n' if in_string => out.push_str("\\n"),
             '\r' if in_string => out.push_str("\\r"),
             '\t' if in_string => out.push_str("\\t"),
+            '\'' if escaped => {
+                out.pop();
+                out.push(c);
+            }
+            c if escaped && !matches!(c, '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' | 'u') => {
+                out.push('\\');
+                out.push(c);
+            }
             c => out.push(c),
         }
         in_string ^= c == '"' && !escaped;

@@ -174,6 +174,17 @@ fn line_breaks_in_strings_are_forgiven() {
 }
 
 #[test]
+fn escapes_that_json_does_not_know_are_forgiven() {
+    check(
+        r#"{"name": "write", "arguments": {"text": "echo \$(( \$1 )) it\'s \d \\ \"q\" \u00e9"}}"#,
+        expect![[r#"
+            text: ""
+            call: write {"text":"echo \\$(( \\$1 )) it's \\d \\ \"q\" é"}
+        "#]],
+    );
+}
+
+#[test]
 fn what_a_model_makes_up_after_its_call_is_not_shown() {
     for made_up in [
         "<tool_response>\nhello\n</tool_response>\nIt says hello.",

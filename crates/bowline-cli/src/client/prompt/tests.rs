@@ -105,9 +105,9 @@ fn what_is_mentioned_is_sent_along_as_the_editor_shows_it() {
             (attached a.txt, 8 bytes)
             (attached src/x.rs, 10 bytes)
             (attached a b.txt, 6 bytes)
-            log: Some("s") Read Path { asked: "$BASE/project/a.txt", resolved: None } Allowed by Person, Some(8) bytes
-            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by Person, Some(10) bytes
-            log: Some("s") Read Path { asked: "$BASE/project/a b.txt", resolved: None } Allowed by Person, Some(6) bytes
+            log: Some("s") Read Path { asked: "$BASE/project/a.txt", resolved: None } Allowed by User, Some(8) bytes
+            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
+            log: Some("s") Read Path { asked: "$BASE/project/a b.txt", resolved: None } Allowed by User, Some(6) bytes
         "#]],
     );
     check(
@@ -117,7 +117,7 @@ fn what_is_mentioned_is_sent_along_as_the_editor_shows_it() {
             @new.txt (@new.txt twice)
             [file://$BASE/project/new.txt "not there yet\n"]
             (attached new.txt, 14 bytes)
-            log: Some("s") Read Path { asked: "$BASE/project/new.txt", resolved: None } Allowed by Person, Some(14) bytes
+            log: Some("s") Read Path { asked: "$BASE/project/new.txt", resolved: None } Allowed by User, Some(14) bytes
         "#]],
     );
 }
@@ -198,7 +198,7 @@ fn what_is_piped_in_attaches_nothing() {
 
         [file://$BASE/project/src/x.rs "fn x() {}\n"]
         (attached src/x.rs, 10 bytes)
-        log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by Person, Some(10) bytes
+        log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
     "#]],
     );
 }
@@ -215,7 +215,7 @@ fn a_mention_is_judged_as_a_read() {
         (attached id_rsa, 7 bytes)
         ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
         ! asked.txt is not attached: a rule from the command line (ask read: path `asked.txt`)
-        log: Some("s") Read Path { asked: "$BASE/project/id_rsa", resolved: None } Allowed by Person, Some(7) bytes
+        log: Some("s") Read Path { asked: "$BASE/project/id_rsa", resolved: None } Allowed by User, Some(7) bytes
     "#]],
     );
     check(
@@ -245,7 +245,7 @@ fn what_a_person_mentions_is_sent_whatever_else_is_not_approved() {
             (attached src/x.rs, 10 bytes)
             ! .env is not attached: it holds secrets; only a rule that names it allows it
             ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
-            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by Person, Some(10) bytes
+            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
         "#]],
     );
     check_said(
@@ -259,7 +259,7 @@ fn what_a_person_mentions_is_sent_whatever_else_is_not_approved() {
             (attached src/x.rs, 10 bytes)
             ! .env is not attached: it holds secrets; only a rule that names it allows it
             ! secret.txt is not attached: a rule from the command line (deny read: path `secret.txt`)
-            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by Person, Some(10) bytes
+            log: Some("s") Read Path { asked: "$BASE/project/src/x.rs", resolved: None } Allowed by User, Some(10) bytes
         "#]],
     );
 }
