@@ -41,6 +41,7 @@ pub mod redaction;
 pub mod relay;
 pub mod retry;
 pub mod slash;
+pub mod sse;
 pub mod terminal;
 pub mod text;
 pub mod tooling;
