@@ -6,6 +6,7 @@
 pub mod accumulator;
 pub mod audit;
 pub mod builders;
+pub mod call_assembler;
 pub mod capabilities;
 pub mod changes;
 pub mod claims;
