@@ -190,7 +190,7 @@ async fn an_error_inside_of_a_reply_is_its_end() {
     .await;
     check(
         Provider::Ollama,
-        vec![open("{\"message\":{\"content\":\"a\"}}\n{\"error\":\"out of memory\"}\n"); 3],
+        vec![open(frames(&[TEXT, r#"{"error":"out of memory"}"#])); 3],
         expect![[r#"
             text "a"
             ! the provider is busy: out of memory
