@@ -1,4 +1,4 @@
-//! Calls and results as words, for models that are told of tools in words.
+//! Calls and results as words, for models that are told of tools in words or write calls as text.
 
 use bowline_state::conversation::{Input, Message, Part, Role};
 use bowline_state::fenced::Sieve;

@@ -59,7 +59,7 @@ impl EventStream {
     pub(super) async fn next(&mut self, idle: Duration) -> Result<Option<(Option<String>, String)>, Failure> {
         loop {
             while let Some(Event { event, data, .. }) = self.ready.pop_front() {
-                let Some(data) = data else { continue };
+                let Some(data) = data.filter(|data| !data.is_empty()) else { continue };
                 let not_text = |error| Failure::new(Trouble::Unusable, format!("it is not text ({error})"));
                 return Ok(Some((event, String::from_utf8(data).map_err(not_text)?)));
             }
