@@ -5,9 +5,14 @@ use std::time::Duration;
 
 use bowline_mcp::http::{self, Reaches, Settings};
 use bowline_state::retry::Limits;
-use reqwest::{Client, Url};
+use reqwest::{Client, RequestBuilder, Response, Url};
+use serde_json::Value;
+use tokio::time::timeout;
 
 use super::{ModelError, base_url};
+
+/// The largest answer that is no reply, in bytes.
+const MAX_ANSWER: usize = 4 << 20;
 
 /// How long a model may keep us waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,4 +85,27 @@ impl Net {
         });
         client.clone().map_err(ModelError::Unreachable)
     }
+}
+
+/// Returns the answer to a request that is no reply: `None` if the server does not answer in time, or has trouble.
+pub(super) async fn fetch_json(request: RequestBuilder, limit: Duration) -> Option<Value> {
+    let fetch = async {
+        let response = request.send().await.ok()?;
+        let is_ready = !response.status().is_server_error();
+        Some(read_body(response, MAX_ANSWER, limit).await).filter(|_| is_ready)
+    };
+    let body = timeout(limit, fetch).await.ok()??;
+    Some(serde_json::from_slice(&body).unwrap_or_default())
+}
+
+/// Returns a body as far as it comes, up to a size, with at most `idle` from one piece to the next.
+pub(super) async fn read_body(mut response: Response, size: usize, idle: Duration) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < size
+        && let Ok(Ok(Some(chunk))) = timeout(idle, response.chunk()).await
+    {
+        body.extend_from_slice(&chunk);
+    }
+    body.truncate(size);
+    body
 }

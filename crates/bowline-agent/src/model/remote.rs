@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use self::reply::ReplyReader;
 use self::transport::EventStream;
 use super::endpoint::{Endpoint, Failure};
-use super::net::Net;
+use super::net::{self, Net};
 use super::provider::Provider;
 use super::speak::{Voice, reply};
 use super::{Event, Model, ModelError, ModelInfo, Reply, Request, window};
@@ -115,11 +115,15 @@ impl Remote {
 
     /// Returns what is known of the model, with the window that its server has for it, if nobody has said another.
     async fn ask_window(&self) -> Result<ModelInfo, window::WindowUnknown> {
-        let info = self.info.clone();
-        let Some(path) = window::path(self.endpoint.provider, &info) else { return Ok(info) };
+        let (info, provider) = (self.info.clone(), self.endpoint.provider);
+        let Some(path) = window::path(provider, &info) else { return Ok(info) };
+        if let Some((path, body)) = window::load(provider, &self.name) {
+            let load = self.endpoint.authorize(self.client.post(self.endpoint.url(path))).json(&body);
+            net::fetch_json(load, self.net.timeouts.local_headers).await.ok_or(window::WindowUnknown)?;
+        }
         let request = self.endpoint.authorize(self.client.get(self.endpoint.url(path)));
-        let answer = transport::fetch_json(request).await.ok_or(window::WindowUnknown)?;
-        let window = window::find(self.endpoint.provider, &answer, &self.name)?;
+        let answer = net::fetch_json(request, window::PATIENCE).await.ok_or(window::WindowUnknown)?;
+        let window = window::find(provider, &answer, &self.name)?;
         Ok(ModelInfo { window: window.unwrap_or(info.window), ..info })
     }
 }

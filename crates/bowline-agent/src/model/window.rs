@@ -1,11 +1,15 @@
 //! The window of a model, as servers that people run themselves say it.
 
-use serde_json::Value;
+use std::time::Duration;
+
+use serde_json::{Value, json};
 
 use super::ModelInfo;
 use super::catalogue::{DEFAULT_WINDOW, OLLAMA_WINDOW};
 use super::provider::Provider;
 
+/// How long a server may take to say it. One that takes longer is asked again another time.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Smaller windows are no windows, in tokens.
 const MIN_WINDOW: u64 = 1024;
 
@@ -21,6 +25,12 @@ pub(super) fn path(provider: Provider, info: &ModelInfo) -> Option<&'static str>
         Provider::Ollama => (info.window == OLLAMA_WINDOW).then_some("api/ps"),
         Provider::Anthropic | Provider::OpenAi | Provider::Gemini => None,
     }
+}
+
+/// Returns the path and the body of a request that loads a model, for a server that knows the window only then. The first
+/// request of a conversation would load it anyway.
+pub(super) fn load(provider: Provider, name: &str) -> Option<(&'static str, Value)> {
+    (provider == Provider::Ollama).then(|| ("api/generate", json!({ "model": name })))
 }
 
 /// Returns the window of a model, in tokens, by the answer of its server. `None` if that does not say it.
@@ -60,8 +70,6 @@ fn of_listed(answer: &Value, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn check(said: Value, expected: Option<u64>) {

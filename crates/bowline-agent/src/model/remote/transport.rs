@@ -8,12 +8,11 @@ use bowline_state::retry::{self, Trouble};
 use bowline_state::sse::{Decoder, Event};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response};
-use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::model::base_url;
 use crate::model::endpoint::{Endpoint, Failure};
-use crate::model::net::Timeouts;
+use crate::model::net::{Timeouts, read_body};
 
 /// The largest reply, in bytes.
 const MAX_REPLY: usize = 64 << 20;
@@ -21,9 +20,6 @@ const MAX_REPLY: usize = 64 << 20;
 pub(super) const MAX_EVENT: usize = 1 << 20;
 /// How much of an error is read, in bytes.
 const MAX_ERROR: usize = 64 << 10;
-/// The largest answer that is no reply, in bytes, and how long it may take.
-const MAX_ANSWER: usize = 4 << 20;
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The events of an answer.
 #[derive(Debug)]
@@ -78,30 +74,6 @@ impl EventStream {
             self.ready = events.map_err(|error| too_large("an event of the reply", error.limit))?;
         }
     }
-}
-
-/// Returns the answer to a request that is no reply: `None` if the server does not answer now.
-pub(super) async fn fetch_json(request: RequestBuilder) -> Option<Value> {
-    let fetch = async {
-        let response = request.send().await.ok()?;
-        // One that has trouble may still load the model.
-        let is_ready = !response.status().is_server_error();
-        Some(read_body(response, MAX_ANSWER, ANSWER_TIMEOUT).await).filter(|_| is_ready)
-    };
-    let body = timeout(ANSWER_TIMEOUT, fetch).await.ok()??;
-    Some(serde_json::from_slice(&body).unwrap_or_default())
-}
-
-/// Returns a body as far as it comes, up to a limit.
-async fn read_body(mut response: Response, limit: usize, idle: Duration) -> Vec<u8> {
-    let mut body = Vec::new();
-    while body.len() < limit
-        && let Ok(Ok(Some(chunk))) = timeout(idle, response.chunk()).await
-    {
-        body.extend_from_slice(&chunk);
-    }
-    body.truncate(limit);
-    body
 }
 
 /// Refuses a successful answer that is no stream of events.

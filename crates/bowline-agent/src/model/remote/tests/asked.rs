@@ -244,14 +244,19 @@ async fn a_server_that_says_nothing_of_windows_is_taken_as_it_was() {
 }
 
 #[tokio::test]
-async fn ollama_is_asked_for_the_window_until_the_model_is_loaded() {
-    let loaded = json!({ "models": [{ "name": "qwen3:latest", "context_length": 4096 }] });
-    let answers = [json!({ "models": [] }), loaded].map(|body| status("200 OK", "", &body.to_string()));
-    let server = Server::start(answers).await;
+async fn ollama_loads_a_model_and_is_asked_for_its_window() {
+    let load = || status("200 OK", "", r#"{"model":"qwen3","response":"","done":true,"done_reason":"load"}"#);
+    let models = |models: Value| status("200 OK", "", &json!({ "models": models }).to_string());
+    let loaded = models(json!([{ "name": "qwen3:latest", "context_length": 4096 }]));
+    let busy = status("503 Service Unavailable", "", "");
+    let server = Server::start([busy, load(), models(json!([])), load(), loaded]).await;
     let model = model(&net(Timeouts::default()), Provider::Ollama, &server.url);
-    for expected in [32_768, 4096, 4096] {
+    for expected in [32_768, 32_768, 4096, 4096] {
         model.learn().await;
         assert_eq!(model.info().window, expected);
     }
-    assert_eq!(server.heard().iter().map(|heard| heard.path.as_str()).collect::<Vec<_>>(), ["/api/ps"; 2]);
+    let heard = server.heard();
+    let paths: Vec<&str> = heard.iter().map(|heard| heard.path.as_str()).collect();
+    assert_eq!(paths, ["/api/generate", "/api/generate", "/api/ps", "/api/generate", "/api/ps"]);
+    assert_eq!(heard[0].body, json!({ "model": "qwen3" }));
 }
