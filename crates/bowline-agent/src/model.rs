@@ -1,12 +1,16 @@
 //! Models: what an agent asks, and what it gets, whoever answers.
 
+mod base_url;
 pub mod catalogue;
+mod endpoint;
+pub mod net;
 pub mod offline;
 pub mod provider;
 pub mod remote;
 pub mod replay;
 pub mod script;
 mod speak;
+mod window;
 pub(crate) mod words;
 
 use std::pin::Pin;

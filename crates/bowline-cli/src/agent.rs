@@ -41,8 +41,8 @@ pub(crate) struct AgentArguments {
     /// Where the server of the model is, such as http://127.0.0.1:8080/v1 for one that speaks as OpenAI's does
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
-    /// How many tokens the window of the model has, where that is not known; without it a server of `compatible/NAME` is
-    /// asked
+    /// How many tokens the window of the model has, where that is not known; without it a server of `ollama/NAME` or
+    /// `compatible/NAME` is asked
     #[arg(long, value_name = "TOKENS")]
     window: Option<u64>,
     /// What is done without asking

@@ -72,11 +72,16 @@ pub fn client(settings: &Settings, reaches: Reaches) -> Result<reqwest::Client, 
         rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
     };
-    let verified = match (tls()?.with_platform_verifier(), reaches) {
-        (Ok(verified), _) => verified,
-        (Err(why), Reaches::Secure) => return Err(why.into()),
+    // Where nothing speaks TLS, not even a proxy, reading certificates would only take time.
+    let verified = match reaches {
+        Reaches::Plain if !settings.system_proxy => None,
+        Reaches::Plain => tls()?.with_platform_verifier().ok(),
+        Reaches::Secure => Some(tls()?.with_platform_verifier()?),
+    };
+    let verified = match verified {
+        Some(verified) => verified,
         // Should it be sent on to a secure server after all, it trusts nobody.
-        (Err(_), Reaches::Plain) => tls()?.with_root_certificates(rustls::RootCertStore::empty()),
+        None => tls()?.with_root_certificates(rustls::RootCertStore::empty()),
     };
     let mut tls = verified.with_no_client_auth();
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

@@ -6,6 +6,7 @@
 pub mod accumulator;
 pub mod audit;
 pub mod builders;
+pub mod call_assembler;
 pub mod capabilities;
 pub mod changes;
 pub mod claims;
@@ -41,6 +42,7 @@ pub mod redaction;
 pub mod relay;
 pub mod retry;
 pub mod slash;
+pub mod sse;
 pub mod terminal;
 pub mod text;
 pub mod tooling;

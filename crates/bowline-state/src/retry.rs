@@ -4,6 +4,11 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
+/// How much of an error's message is reported, in bytes.
+const MAX_MESSAGE: usize = 600;
+
 /// What is wrong with a request or its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trouble {
@@ -154,6 +159,20 @@ pub fn judge_event(body: &str) -> Trouble {
         // Overloaded, a server error, or something that nobody has told us of: it may pass.
         Trouble::Overloaded
     }
+}
+
+/// Returns the message in the body of an error, in about a line: that of its JSON, else the text itself.
+#[must_use]
+pub fn error_message(body: &str) -> String {
+    let value: Value = serde_json::from_str(body).unwrap_or_default();
+    let places = ["/error/message", "/message", "/error", "/0/error/message", "/detail"];
+    let message = places.iter().find_map(|place| value.pointer(place)?.as_str());
+    let message = message.unwrap_or(body).trim();
+    // A page is for browsers.
+    let message = if message.starts_with('<') { "" } else { message };
+    let end = message.floor_char_boundary(MAX_MESSAGE);
+    let cut = if end < message.len() { "…" } else { "" };
+    format!("{}{cut}", message[..end].split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 /// Returns how long to wait by a `retry-after` header: seconds, or a date, which is held against `now` in seconds since

@@ -50,7 +50,7 @@ async fn what_files_and_commands_say_is_labelled_and_warned_of() {
     let heard = server.heard();
     let contents = heard.last().unwrap()["contents"].as_array().unwrap();
     let parts = contents.iter().filter_map(|content| content["parts"].as_array()).flatten();
-    let results = parts.filter_map(|part| part["functionResponse"]["response"]["content"].as_str());
+    let results = parts.filter_map(|part| part["functionResponse"]["response"]["output"].as_str());
     // How long the command took is another matter.
     let timeless = |head: &str| match (head.rfind(", "), head.find(" s;")) {
         (Some(start), Some(end)) if start < end => format!("{}, …{}", &head[..start], &head[end..]),

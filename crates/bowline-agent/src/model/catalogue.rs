@@ -11,13 +11,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bowline_state::retry::Limits;
 
+use super::net::{Net, Timeouts};
 use super::offline::{self, Offline};
 use super::provider::Provider;
-use super::remote::{Net, Remote, Timeouts};
+use super::remote::Remote;
 use super::replay::{Recording, Replay};
 use super::script::Script;
 use super::{Model, ModelError, ModelInfo, Price};
@@ -25,7 +26,7 @@ use crate::keys::{Key, Keyring, Source};
 
 /// The window of a model that nothing is known of, in tokens.
 pub const DEFAULT_WINDOW: u64 = 128_000;
-/// The window that Ollama is told to have, in tokens, unless a model is named with another one.
+/// The window that a model of Ollama is assumed to have, in tokens, until its server says how it has loaded the model.
 pub const OLLAMA_WINDOW: u64 = 32_768;
 
 /// What there is to choose from, and how it is reached.
@@ -49,15 +50,15 @@ pub struct ModelsSettings {
 #[derive(Debug)]
 pub struct Models {
     settings: ModelsSettings,
-    // Made when the first model needs it: certificates are read then.
-    net: Mutex<Option<Net>>,
+    net: Net,
 }
 
 impl Models {
     /// Returns the models that these settings give.
     #[must_use]
     pub fn new(settings: ModelsSettings) -> Self {
-        Self { settings, net: Mutex::new(None) }
+        let net = Net::new(settings.timeouts, settings.retries);
+        Self { settings, net }
     }
 
     /// Returns the keys.
@@ -141,7 +142,7 @@ impl Models {
             let variable = provider.url_variable();
             unknown(&format!("say where the server is with `--base-url http://HOST:PORT/v1` or {variable}"))
         })?;
-        Remote::new(self.net()?, info, provider, own, base_url, key)
+        Remote::new(self.net.clone(), info, provider, own, base_url, key)
     }
 
     fn key(&self, provider: Provider) -> Result<Option<(Key, Source)>, ModelError> {
@@ -153,14 +154,6 @@ impl Models {
             }),
             Ok(None) => Ok(None),
             Err(error) => Err(ModelError::Keys(error.to_string())),
-        }
-    }
-
-    fn net(&self) -> Result<Net, ModelError> {
-        let mut net = self.net.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*net {
-            Some(net) => Ok(net.clone()),
-            None => Ok(net.insert(Net::new(self.settings.timeouts, self.settings.retries)?).clone()),
         }
     }
 }

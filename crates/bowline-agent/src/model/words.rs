@@ -1,7 +1,12 @@
-//! Calls and results as words, for models that are told of tools in words.
+//! Calls and results as words, for models that are told of tools in words or write calls as text.
 
 use bowline_state::conversation::{Input, Message, Part, Role};
+use bowline_state::fenced::Sieve;
+use bowline_state::turn::BLANK;
 use serde_json::{Value, json};
+
+use super::Request;
+use super::provider::Provider;
 
 /// What follows results: small models else go on with whatever the text brings to mind. What was found may be the answer; a
 /// change may be one of several.
@@ -71,4 +76,29 @@ fn spoken(message: &Message) -> Message {
         return Message { role: Role::User, parts: vec![Part::Text { text }] };
     }
     Message { role: message.role, parts }
+}
+
+/// Returns what holds back calls in the text of a reply, if the model may write such.
+pub(super) fn sieve(provider: Provider, request: &Request) -> Option<Sieve> {
+    let may_write_calls = provider.may_write_calls_as_text() && !request.tools.is_empty();
+    may_write_calls.then(|| {
+        let known = request.tools.iter().map(|tool| tool.name.clone()).collect();
+        let sieve = Sieve::new(known).quoting(recent_texts(&request.messages));
+        if request.by_words { sieve.by_words() } else { sieve }
+    })
+}
+
+/// Returns what the model was told since the user spoke last.
+fn recent_texts(messages: &[Message]) -> Vec<String> {
+    // That it said nothing it is told by us.
+    let speaks =
+        |message: &Message| message.role == Role::User && *message != Message::text(Role::User, BLANK);
+    let spoke = messages.iter().rposition(speaks).unwrap_or(0);
+    let theirs = messages[spoke..].iter().filter(|message| message.role != Role::Assistant);
+    let text = |part: &Part| match part {
+        Part::Text { text } => Some(text.clone()),
+        Part::Result(result) => Some(result.text.clone()),
+        Part::Image { .. } | Part::Thought { .. } | Part::Call(_) => None,
+    };
+    theirs.flat_map(|message| &message.parts).filter_map(text).collect()
 }

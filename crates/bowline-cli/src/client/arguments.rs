@@ -31,7 +31,7 @@ pub(crate) struct ClientArguments {
     #[arg(long, value_name = "URL", requires = "model")]
     pub(crate) base_url: Option<String>,
     /// For Bowline's own agent and a --model: how many tokens the window of the model has, where that is not known; without it
-    /// a server of `compatible/NAME` is asked
+    /// a server of `ollama/NAME` or `compatible/NAME` is asked
     #[arg(long, value_name = "TOKENS", requires = "model")]
     pub(crate) window: Option<u64>,
     /// The mode that the agent should work in, as the agent names it; Bowline's own has `read-only`, `ask`, `accept-edits`

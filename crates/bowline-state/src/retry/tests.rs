@@ -189,3 +189,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_message_of_an_error_is_found_in_its_body() {
+    let mut out = String::new();
+    let long = "a".repeat(700);
+    for body in [
+        r#"{"error":{"message":"slow\ndown","type":"rate_limit_error"}}"#,
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+        r#"[{"error":{"code":400,"message":"from Gemini"}}]"#,
+        r#"{"error":"from Ollama"}"#,
+        r#"{"detail":"from vLLM"}"#,
+        r#"{"odd":true}"#,
+        "plain  text\n",
+        "<html>a page</html>",
+        "",
+    ] {
+        writeln!(out, "{:?}", error_message(body)).unwrap();
+    }
+    writeln!(out, "{}", error_message(&long).len()).unwrap();
+    expect![[r#"
+        "slow down"
+        "Overloaded"
+        "from Gemini"
+        "from Ollama"
+        "from vLLM"
+        "{\"odd\":true}"
+        "plain text"
+        ""
+        ""
+        603
+    "#]]
+    .assert_eq(&out);
+}

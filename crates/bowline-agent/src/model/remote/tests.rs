@@ -3,19 +3,59 @@
 mod asked;
 mod cut;
 mod faults;
+mod hostile;
 mod server;
 mod streams;
 
 use std::time::Duration;
 
-use bowline_state::conversation::{Input, Message, Part, Role, ToolResult, ToolUse};
+use bowline_state::call_assembler::{CallPiece, MAX_CALLS};
+use bowline_state::conversation::{Input, Message, Part, Role, ToolResult, ToolUse, Usage};
 use bowline_state::retry::Limits;
+use bowline_state::sse::Decoder;
 use expect_test::{Expect, expect};
+use serde_json::Value;
 
 use self::server::{Do, Server, open, status};
+use super::reply::Piece;
+use super::transport::MAX_EVENT;
 use super::*;
+use crate::model::base_url;
 use crate::model::catalogue::{Models, ModelsSettings};
+use crate::model::net::Timeouts;
 use crate::model::tests::{request, told};
+
+/// Returns what a wire format reads from a recorded stream, a piece a line.
+pub(super) fn shown_pieces(stream: &str, mut read: impl FnMut(&str, &Value) -> Vec<Piece>) -> String {
+    let mut out = String::new();
+    for event in Decoder::new(MAX_EVENT).push(stream.as_bytes()).unwrap() {
+        let data: Value = serde_json::from_slice(&event.data.unwrap()).unwrap();
+        let kind = data["type"].as_str().map_or_else(|| event.event.unwrap_or_default(), str::to_owned);
+        for piece in read(&kind, &data).into_iter().filter(|piece| !piece.is_empty()) {
+            out.push_str(&shown_piece(piece));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn shown_piece(piece: Piece) -> String {
+    match piece {
+        Piece::Text(text) => format!("text {text:?}"),
+        Piece::Thought(text) => format!("thought {text:?}"),
+        Piece::Signature(signature) => format!("signature {signature:?}"),
+        Piece::Call(CallPiece { index, id, name, arguments }) => {
+            let index = index.map_or("-".to_owned(), |index| index.to_string());
+            format!("call {index} {id:?} {name:?} {arguments:?}")
+        }
+        Piece::Usage(Usage { input, output, cache_read, cache_write, thought }) => {
+            format!("usage {input} ({cache_read} read, {cache_write} written) {output} ({thought} thought)")
+        }
+        Piece::Stop(reason) => format!("stop {reason}"),
+        Piece::End { has_open_calls: false } => "end".to_owned(),
+        Piece::End { has_open_calls: true } => "end with open calls".to_owned(),
+    }
+}
 
 /// Returns what models share. Making it takes its time.
 fn net(timeouts: Timeouts) -> Net {
@@ -25,7 +65,7 @@ fn net(timeouts: Timeouts) -> Net {
         longest: Duration::from_millis(5),
         longest_asked: Duration::from_secs(60),
     };
-    Net::new(timeouts, retries).unwrap()
+    Net::new(timeouts, retries)
 }
 
 /// Returns a model of this server's.
@@ -110,16 +150,18 @@ async fn gemini_streams_thoughts_text_and_calls() {
 
 #[tokio::test]
 async fn ollama_streams_thoughts_text_and_a_call() {
-    let server = Server::start([open(streams::OLLAMA)]).await;
-    let told = asked(&net(Timeouts::default()), Provider::Ollama, &server).await;
-    // The id is made up by chance.
-    let told: Vec<&str> = told.lines().filter(|line| !line.starts_with("call ")).collect();
-    expect![[r#"
-        thought "Hm."
-        text "Grüße"
-        usage 9 4
-        end Done"#]]
-    .assert_eq(&told.join("\n"));
+    check(
+        Provider::Ollama,
+        [open(streams::OLLAMA)],
+        expect![[r#"
+            thought "Hm."
+            text "Grüße"
+            call call_x1 read {"path":"a"}
+            usage 9 4
+            end Done
+        "#]],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -244,7 +286,7 @@ async fn base_urls_are_taken_as_people_write_them() {
         (Provider::OpenAi, "http://"),
         (Provider::OpenAi, ""),
     ] {
-        let base = base(provider, url).map(String::from);
+        let base = base_url::parse(provider, url).map(String::from);
         out.push_str(&format!("{url} -> {base:?}\n"));
     }
     expect![[r#"

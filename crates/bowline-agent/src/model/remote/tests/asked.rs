@@ -50,8 +50,15 @@ async fn check(provider: Provider, expected: Expect) {
     let model = model(&net(Timeouts::default()), provider, &server.url);
     told(model.ask(everything())).await;
     let heard = server.heard().remove(0);
-    let named =
-        ["authorization", "x-api-key", "x-goog-api-key", "content-type", "accept-encoding", "user-agent"];
+    let named = [
+        "authorization",
+        "x-api-key",
+        "x-goog-api-key",
+        "anthropic-version",
+        "content-type",
+        "accept-encoding",
+        "user-agent",
+    ];
     let named = |header: &&String| named.iter().any(|name| header.starts_with(&format!("{name}:")));
     let mut headers: Vec<&str> = heard.headers.iter().filter(named).map(String::as_str).collect();
     headers.sort_unstable();
@@ -118,6 +125,7 @@ async fn compatible() {
 async fn anthropic() {
     check(Provider::Anthropic, expect![[r#"
         /v1/messages
+        anthropic-version: 2023-06-01
         content-type: application/json
         user-agent: bowline/0.1.0
         x-api-key: sk-secret
@@ -150,7 +158,7 @@ async fn gemini() {
         contents:
           {"role":"user","parts":[{"text":"Look."},{"inline_data":{"mime_type":"image/png","data":"BBBB"}}]}
           {"role":"model","parts":[{"text":"I read."},{"functionCall":{"id":"c1","name":"read","args":{"path":"a"}},"thoughtSignature":"gig"},{"functionCall":{"id":"c2","name":"no_such_tool_","args":{"unreadable":"{oops"}}}]}
-          {"role":"user","parts":[{"functionResponse":{"name":"read","response":{"name":"read","content":"1\n2"},"id":"c1"}},{"functionResponse":{"name":"no_such_tool_","response":{"name":"no_such_tool_","content":"there is no such tool"},"id":"c2"}}]}
+          {"role":"user","parts":[{"functionResponse":{"id":"c1","name":"read","response":{"output":"1\n2"}}},{"functionResponse":{"id":"c2","name":"no_such_tool_","response":{"error":"there is no such tool"}}}]}
           {"role":"user","parts":[{"text":"Pictures from the tools above:"},{"inline_data":{"mime_type":"image/png","data":"AAAA"}}]}
     "#]]).await;
 }
@@ -158,21 +166,22 @@ async fn gemini() {
 #[tokio::test]
 async fn ollama() {
     check(Provider::Ollama, expect![[r#"
-        /api/chat
+        /v1/chat/completions
         content-type: application/json
         user-agent: bowline/0.1.0
         model: "qwen3"
         stream: true
-        options: {"num_predict":2000,"num_ctx":32768}
         tools:
-          {"type":"function","function":{"name":"read","description":"A tool.","parameters":{"type":"object"}}}
+          {"type":"function","function":{"name":"read","description":"A tool.","parameters":{"type":"object"},"strict":false}}
         messages:
           {"role":"system","content":"Be good."}
           {"role":"user","content":"Look.\n\n(a picture, which this model cannot see)"}
-          {"role":"assistant","content":"I read.","tool_calls":[{"function":{"name":"read","arguments":{"path":"a"}}},{"function":{"name":"no_such_tool_","arguments":{"unreadable":"{oops"}}}]}
-          {"role":"tool","content":"1\n2"}
-          {"role":"tool","content":"there is no such tool"}
+          {"role":"assistant","content":"I read.","tool_calls":[{"type":"function","id":"c1","function":{"name":"read","arguments":"{\"path\":\"a\"}"}},{"type":"function","id":"c2","function":{"name":"no_such_tool_","arguments":"{\"unreadable\":\"{oops\"}"}}]}
+          {"role":"tool","content":"1\n2","tool_call_id":"c1"}
+          {"role":"tool","content":"there is no such tool","tool_call_id":"c2"}
           {"role":"user","content":"Pictures from the tools above:\n\n(a picture, which this model cannot see)"}
+        stream_options: {"include_usage":true}
+        max_tokens: 2000
     "#]]).await;
 }
 
@@ -226,10 +235,28 @@ async fn a_server_that_says_nothing_of_windows_is_taken_as_it_was() {
         model.learn().await;
         assert_eq!(*model.info(), before);
     }
-    // Of others the window is known, or is what they are told.
+    // Of others the window is known.
     let server = Server::start([]).await;
-    for provider in [Provider::OpenAi, Provider::Ollama] {
+    for provider in [Provider::Anthropic, Provider::OpenAi, Provider::Gemini] {
         model(&net(Timeouts::default()), provider, &server.url).learn().await;
     }
     assert!(server.heard().is_empty());
+}
+
+#[tokio::test]
+async fn ollama_loads_a_model_and_is_asked_for_its_window() {
+    let load = || status("200 OK", "", r#"{"model":"qwen3","response":"","done":true,"done_reason":"load"}"#);
+    let models = |models: Value| status("200 OK", "", &json!({ "models": models }).to_string());
+    let loaded = models(json!([{ "name": "qwen3:latest", "context_length": 4096 }]));
+    let busy = status("503 Service Unavailable", "", "");
+    let server = Server::start([busy, load(), models(json!([])), load(), loaded]).await;
+    let model = model(&net(Timeouts::default()), Provider::Ollama, &server.url);
+    for expected in [32_768, 32_768, 4096, 4096] {
+        model.learn().await;
+        assert_eq!(model.info().window, expected);
+    }
+    let heard = server.heard();
+    let paths: Vec<&str> = heard.iter().map(|heard| heard.path.as_str()).collect();
+    assert_eq!(paths, ["/api/generate", "/api/generate", "/api/ps", "/api/generate", "/api/ps"]);
+    assert_eq!(heard[0].body, json!({ "model": "qwen3" }));
 }

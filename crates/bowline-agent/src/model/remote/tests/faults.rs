@@ -190,10 +190,45 @@ async fn an_error_inside_of_a_reply_is_its_end() {
     .await;
     check(
         Provider::Ollama,
-        vec![open("{\"message\":{\"content\":\"a\"}}\n{\"error\":\"out of memory\"}\n"); 3],
+        vec![open(frames(&[TEXT, r#"{"error":"out of memory"}"#])); 3],
         expect![[r#"
             text "a"
             ! the provider is busy: out of memory
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_error_need_not_be_json() {
+    check(
+        Provider::Anthropic,
+        [open("event: error\ndata: rate limit exceeded\n\n"), open(streams::ANTHROPIC)],
+        expect![[r#"
+            retrying after 1: rate limit exceeded
+            thought "Hm."
+            thought "" signed "anthropic:signed"
+            text "Grüße"
+            call toolu_a read {"path":"a"}
+            usage 14 4
+            end Done
+        "#]],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn signs_of_life_and_fields_that_nobody_knows_are_skipped() {
+    let stream = format!(
+        "retry: 10\n\n: alive\n\ndata:\n\nid: 7\nnews: none\ndata: {{\"object\":\"progress\",\"error\":null}}\n\n{}",
+        frames(&[TEXT, FINISH])
+    );
+    check(
+        Provider::Compatible,
+        [open(stream)],
+        expect![[r#"
+            text "a"
+            end Done
         "#]],
     )
     .await;
@@ -470,6 +505,19 @@ async fn a_key_is_not_taken_elsewhere() {
     "#]]
     .assert_eq(&told.replace(&elsewhere.url, "$ELSEWHERE"));
     assert!(elsewhere.heard().is_empty());
+}
+
+#[tokio::test]
+async fn a_redirect_within_a_server_is_followed() {
+    let moved = status("307 Temporary Redirect", "location: /moved/chat/completions\r\n", "");
+    let server = Server::start([moved, open(streams::OPENAI)]).await;
+    let told = asked(&net(Timeouts::default()), Provider::OpenAi, &server).await;
+    assert!(told.ends_with("end Done\n"), "{told}");
+    let heard = server.heard();
+    let paths: Vec<&str> = heard.iter().map(|heard| heard.path.as_str()).collect();
+    assert_eq!(paths, ["/chat/completions", "/moved/chat/completions"]);
+    assert_eq!(heard[0].body, heard[1].body);
+    assert!(heard[1].headers.iter().any(|header| header == "authorization: Bearer sk-secret"));
 }
 
 #[tokio::test]

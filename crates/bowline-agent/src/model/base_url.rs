@@ -1,0 +1,86 @@
+//! Base URLs of providers, as people write them.
+
+use reqwest::Url;
+
+use crate::model::provider::Provider;
+
+/// Returns a base URL with a scheme, with the version in its path, and with a slash at its end. What people have set for a
+/// provider's own tools means here what it means there.
+pub(super) fn parse(provider: Provider, text: &str) -> Result<Url, String> {
+    let text = if provider == Provider::Ollama { ollama_host(text.trim()) } else { text.trim().to_owned() };
+    let text = if text.contains("://") { text } else { format!("http://{text}") };
+    let mut url = Url::parse(&text).map_err(|error| error.to_string())?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err("it is not on the web".to_owned());
+    }
+    url.set_fragment(None);
+    let path = url.path().trim_end_matches('/');
+    // Some copy the address of the request itself.
+    let ends = ["/chat/completions", "/messages", "/api/chat"];
+    let path = ends.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+    let has_version = path.rsplit('/').next().is_some_and(|last| last.starts_with("v1"));
+    let path = match provider {
+        Provider::Anthropic if !has_version => format!("{path}/v1/"),
+        Provider::Gemini if !has_version => format!("{path}/v1beta/"),
+        Provider::Compatible if path.is_empty() => "/v1/".to_owned(),
+        // Its own API is beside the one that has a version.
+        Provider::Ollama => format!("{}/", path.strip_suffix("/v1").unwrap_or(path)),
+        Provider::Anthropic | Provider::OpenAi | Provider::Gemini | Provider::Compatible => {
+            format!("{path}/")
+        }
+    };
+    url.set_path(&path);
+    Ok(url)
+}
+
+/// Returns an address as Ollama reads its own variable: without a scheme the port is its own, and a server that listens
+/// everywhere is asked on this machine.
+fn ollama_host(text: &str) -> String {
+    let (scheme, rest) = text.split_once("://").map_or((None, text), |(scheme, rest)| (Some(scheme), rest));
+    let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let is_bare_v6 = place.parse::<std::net::Ipv6Addr>().is_ok();
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if !is_bare_v6 && !port.ends_with(']') => (host, format!(":{port}")),
+        _ if scheme.is_none() => (place, ":11434".to_owned()),
+        _ => (place, String::new()),
+    };
+    let host = match host {
+        "" | "0.0.0.0" => "127.0.0.1".to_owned(),
+        "::" | "[::]" => "[::1]".to_owned(),
+        host if is_bare_v6 => format!("[{host}]"),
+        host => host.to_owned(),
+    };
+    format!("{}://{host}{port}{path}", scheme.unwrap_or("http"))
+}
+
+/// Returns the URL of a path below a base URL, with the base's query.
+pub(super) fn join(base: &Url, path: &str) -> Url {
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path()));
+    url
+}
+
+/// Returns where a server is, without what may be secret in its address.
+pub(super) fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// Returns an address that need not be a URL without what may be secret in it.
+pub(super) fn redact(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match text.rsplit_once('@') {
+        Some((before, place)) => {
+            let scheme = before.split_once("://").map(|(scheme, _)| format!("{scheme}://"));
+            format!("{}…@{place}", scheme.unwrap_or_default())
+        }
+        None => text.to_owned(),
+    }
+}
+
+/// Says whether a server is on this machine.
+pub(super) fn is_local(url: &Url) -> bool {
+    match url.host_str().unwrap_or_default() {
+        "localhost" | "[::1]" => true,
+        host => host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback()),
+    }
+}
