@@ -25,14 +25,30 @@ fn every_task_is_solved_by_hand() {
     let (summary, table) = lines.split_last().unwrap();
     let told: String = table.iter().skip(1).map(|line| row(line)).collect();
     expect![[r#"
-        answer 1 solved
-        unsaved 2 solved
-        run 1 solved
-        find 1 solved
-        write 1 solved
-        edit 1 solved
-        fix 4 solved
-        rename 4 solved
+        answer tuning 1 solved
+        answer-json held-out 1 solved
+        count tuning 1 solved
+        unsaved tuning 1 solved
+        unsaved-version held-out 1 solved
+        run tuning 1 solved
+        run-arguments held-out 1 solved
+        find tuning 1 solved
+        find-message held-out 1 solved
+        list tuning 1 solved
+        write tuning 1 solved
+        write-nested held-out 1 solved
+        write-json tuning 1 solved
+        edit tuning 1 solved
+        edit-section held-out 1 solved
+        insert tuning 1 solved
+        remove held-out 1 solved
+        append tuning 1 solved
+        copy tuning 1 solved
+        fix-operator tuning 4 solved
+        fix-name held-out 1 solved
+        fix-message tuning 3 solved
+        rename tuning 4 solved
+        rename-key tuning 2 solved
     "#]]
     .assert_eq(&told);
     let summary: serde_json::Value = serde_json::from_str(summary).unwrap();

@@ -98,22 +98,22 @@ mod tests {
         check(
             "--agent a --model m --base-url u --seed 3 --set held-out --only fix --limit 5",
             expect![[
-                r#"Evaluate(Options { agent: "a", model: "m", base_url: Some("u"), only: Some("fix"), limit: 5s })"#
+                r#"Evaluate(Options { agent: "a", model: "m", base_url: Some("u"), seed: 3, set: Some(HeldOut), only: Some("fix"), limit: 5s })"#
             ]],
         );
         check("--supervise", expect!["Supervise"]);
         check(
             "--agent a",
             expect![[r#"
-            ! no --model
-            usage: eval --agent BOWLINE --model NAME [--base-url URL] [--only TASK] [--limit SECONDS of each task]"#]],
+                ! no --model
+                usage: eval --agent BOWLINE --model NAME [--base-url URL] [--seed N] [--set tuning|held-out] [--only TASK] [--limit SECONDS of each task]"#]],
         );
         check("--agent a --model m --limit soon", expect!["! --limit is a number of seconds"]);
         check(
             "--agent a --models m",
             expect![[r#"
-            ! unexpected --models
-            usage: eval --agent BOWLINE --model NAME [--base-url URL] [--only TASK] [--limit SECONDS of each task]"#]],
+                ! unexpected --models
+                usage: eval --agent BOWLINE --model NAME [--base-url URL] [--seed N] [--set tuning|held-out] [--only TASK] [--limit SECONDS of each task]"#]],
         );
     }
 }

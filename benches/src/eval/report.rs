@@ -129,10 +129,10 @@ mod tests {
                      > It is
                      > done.
 
-            task    seconds  tool calls
-            answer     12.3           1  solved
-            rename    100.0           2  greet is still in main.sh
-            {"model":"compatible/small","tasks":2,"solved":1,"failed":["rename"],"seconds":112.3,"tool_calls":3}
+            task         set  seconds  tool calls
+            answer    tuning     12.3           1  solved
+            rename  held-out    100.0           2  greet is still in main.sh
+            {"model":"compatible/small","seed":7,"tasks":2,"solved":1,"tuning":{"tasks":1,"solved":1},"held_out":{"tasks":1,"solved":0},"failed":["rename"],"seconds":112.3,"tool_calls":3}
         "#]].assert_eq(&format!("{verdicts}{}{}\n", report.table(), report.summary()));
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::conversation::{Input, ToolUse};
+use crate::fenced::repaired;
 
 /// The most calls of a reply; those that follow are left out. It is more than a turn runs, so that the model hears of it.
 pub const MAX_CALLS: usize = 2 * crate::turn::MAX_CALLS;
@@ -110,7 +111,8 @@ fn parse_input(arguments: &str) -> Input {
     if arguments.trim().is_empty() {
         return Input::Value(Value::Object(Map::new()));
     }
-    match serde_json::from_str::<Value>(arguments) {
+    let read = serde_json::from_str::<Value>(arguments);
+    match read.or_else(|error| serde_json::from_str(&repaired(arguments)).map_err(|_| error)) {
         // Some models encode their arguments twice.
         Ok(Value::String(inner)) => match serde_json::from_str::<Value>(&inner) {
             Ok(value @ Value::Object(_)) => Input::Value(value),

@@ -415,8 +415,8 @@ async fn what_is_bowlines_own_is_out_of_reach() {
     check(
         &stage.call("write_text_file", json!({ "path": "link/x", "content": "" })).await,
         expect![[r#"
-        ! permission denied: it may not be done here (lies outside the workspace)
-    "#]],
+            ! permission denied: it may not be done here (it lies outside the workspace)
+        "#]],
     );
 }
 

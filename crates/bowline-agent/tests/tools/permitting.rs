@@ -469,7 +469,7 @@ async fn what_lies_outside_is_asked_about_and_not_written() {
     check(
         &stage.call("write_text_file", json!({ "path": "/etc/hosts", "content": "" })).await,
         expect![[r#"
-            ! permission denied: it may not be done here (lies outside the workspace)
+            ! permission denied: it may not be done here (it lies outside the workspace)
         "#]],
     );
 }

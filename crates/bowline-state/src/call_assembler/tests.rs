@@ -61,11 +61,13 @@ fn ids_and_inputs_that_cannot_be_used_are_replaced_or_kept_to_be_reported() {
             piece(None, "old", "read", "  "),
             piece(None, "no id!", "read", r#""{\"twice\":true}""#),
             piece(None, &"x".repeat(41), "read", "{oops"),
+            piece(None, "", "write", r#"{"text":"\$1"}"#),
         ],
         expect![[r#"
             call_2 read {}
             call_3 read {"twice":true}
             call_4 read broken "{oops"
+            call_5 write {"text":"\\$1"}
         "#]],
     );
 }
