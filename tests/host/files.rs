@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bowline_host::{Offer, SessionOptions};
 use bowline_state::policy::Preset;
+use bowline_state::undo::Selection;
 use bowline_wire::schema::v1::{
     AgentCapabilities, Error, InitializeRequest, InitializeResponse, NewSessionRequest, NewSessionResponse,
     PromptRequest, PromptResponse, StopReason,
@@ -145,6 +146,49 @@ async fn unsaved_text_is_read_and_a_write_saves_the_document() {
     let document = workspace.document(&path).unwrap().unwrap();
     assert_eq!((document.text.as_str(), document.dirty), ("unsaved\nagent\n", false));
     assert_eq!(stage.lab.get("a.txt").unwrap(), "unsaved\nagent\n");
+}
+
+/// Opens `a.txt` with a line that is not saved, lets an agent play its turns, and returns the file and the document then.
+async fn played_beside_unsaved_text(stage: &Stage, turns: &[&str]) -> (String, String) {
+    let (workspace, path) = (stage.lab.host.workspace(), stage.lab.path("a.txt"));
+    let document = workspace.open_document(&path).unwrap();
+    let text = format!("{}unsaved\n", document.text);
+    workspace.change_document(&path, text, document.revision).unwrap();
+    stage.play(turns).await;
+    (stage.lab.get("a.txt").unwrap(), workspace.document(&path).unwrap().unwrap().text.to_string())
+}
+
+/// opencode has the client write its edit, and writes the same text to the disk itself; which is first is chance.
+#[tokio::test]
+async fn unsaved_text_survives_an_agent_that_also_writes_the_disk() {
+    for script in [
+        "write a.txt ONE\\ntwo\\nthree\\n\nput a.txt ONE\\ntwo\\nthree\\n",
+        "put a.txt ONE\\ntwo\\nthree\\n\nwrite a.txt ONE\\ntwo\\nthree\\n",
+        "write a.txt 1\\ntwo\\nthree\\n\nput a.txt 1\\ntwo\\nthree\\n\n\
+         write a.txt ONE\\ntwo\\nthree\\n\nput a.txt ONE\\ntwo\\nthree\\n",
+    ] {
+        let stage = full().file("a.txt", "one\ntwo\nthree\n");
+        let (file, document) = played_beside_unsaved_text(&stage, &[script]).await;
+        assert_eq!(
+            (file.as_str(), document.as_str()),
+            ("ONE\ntwo\nthree\nunsaved\n", file.as_str()),
+            "{script}"
+        );
+        let workspace = stage.lab.host.workspace();
+        workspace.undo(&Selection::turn("s1", 1)).unwrap();
+        assert_eq!(stage.lab.get("a.txt").unwrap(), "one\ntwo\nthree\nunsaved\n", "{script}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_user_writes_after_a_merged_write_stays() {
+    let stage = full().file("a.txt", "one\ntwo\nthree\n");
+    let turn = "write a.txt ONE\\ntwo\\nthree\\n";
+    let (file, _) = played_beside_unsaved_text(&stage, &[turn]).await;
+    assert_eq!(file, "ONE\ntwo\nthree\nunsaved\n");
+    stage.lab.put("a.txt", "ONE\ntwo\nthree\n").unwrap();
+    stage.play(&["read a.txt"]).await;
+    assert_eq!(stage.lab.get("a.txt").unwrap(), "ONE\ntwo\nthree\n");
 }
 
 #[tokio::test]

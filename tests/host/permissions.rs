@@ -52,6 +52,70 @@ async fn a_request_with_the_whole_diff_and_its_write_cost_one_question() {
     .await;
 }
 
+/// kimi-code 2.1.0 announces a call with its input as text, asks about it with a sentence, and runs commands by a shell that
+/// goes to the directory first.
+#[tokio::test]
+async fn what_kimi_asks_about_and_does_costs_one_question() {
+    let stage = Stage::new().file("a.txt", "one\ntwo\n").answers(&["yes", "yes", "yes"]);
+    check(
+        &stage,
+        r#"
+        update {"sessionUpdate":"tool_call","toolCallId":"0:call_1","title":"Edit","kind":"edit","status":"pending","content":[{"type":"content","content":{"type":"text","text":"{\"path\": \"$ROOT/a.txt\", \"old_string\": \"two\", \"new_string\": \"2\"}"}}]}
+        ask {"toolCallId":"0:call_1","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"two","newText":"2"},{"type":"content","content":{"type":"text","text":"Requesting approval to Editing $ROOT/a.txt"}}]}
+        write a.txt one\n2\n
+        update {"sessionUpdate":"tool_call","toolCallId":"0:call_2","title":"Write","kind":"edit","status":"pending","content":[{"type":"content","content":{"type":"text","text":"{\"path\": \"$ROOT/new.txt\", \"content\": \"new\\n\"}"}}]}
+        ask {"toolCallId":"0:call_2","title":"Write","content":[{"type":"content","content":{"type":"text","text":"Requesting approval to Writing $ROOT/new.txt"}}]}
+        write new.txt new\n
+        update {"sessionUpdate":"tool_call","toolCallId":"0:call_3","title":"Bash","kind":"execute","status":"pending","content":[{"type":"content","content":{"type":"text","text":"{\"command\": \"echo made > made.txt\"}"}}]}
+        ask {"toolCallId":"0:call_3","title":"Bash","content":[{"type":"content","content":{"type":"text","text":"Requesting approval to Running: echo made > made.txt"}}]}
+        argv ["/bin/bash","-c","cd '$ROOT' && echo made > made.txt"]
+        argv ["/bin/bash","-c","cd '$ROOT/..' && echo made > made.txt"]
+        "#,
+        expect![[r#"
+            > update {"sessionUpdate":"tool_call","toolCallId":"0:call_1","title":"Edit","kind":"edit","status":"pending","content":[{"type":"content","content":{"type":"text","text":"{\"path\": \"$ROOT/a.txt\", \"
+            > ask {"toolCallId":"0:call_1","title":"Edit","content":[{"type":"diff","path":"$ROOT/a.txt","oldText":"two","newText":"2"},{"type":"content","content":{"type":"text","text":"Requesting approval to Edit
+              ? puppet asks: Edit
+              ?   write $ROOT/a.txt
+              ?   lines: 1 added, 1 removed
+              ?   @@ -1,2 +1,2 @@
+              ?    one
+              ?   -two
+              ?   +2
+              ? Asked because no rule covers it, and preset ask asks before writes
+            selected once
+            > write a.txt one\n2\n
+            ok
+            > update {"sessionUpdate":"tool_call","toolCallId":"0:call_2","title":"Write","kind":"edit","status":"pending","content":[{"type":"content","content":{"type":"text","text":"{\"path\": \"$ROOT/new.txt\",
+            > ask {"toolCallId":"0:call_2","title":"Write","content":[{"type":"content","content":{"type":"text","text":"Requesting approval to Writing $ROOT/new.txt"}}]}
+              ? puppet asks: Write
+              ?   write $ROOT/new.txt
+              ?   new file, lines: 1
+              ?   @@ -0,0 +1 @@
+              ?   +new
+              ? Asked because no rule covers it, and preset ask asks before writes
+            selected once
+            > write new.txt new\n
+            ok
+            > update {"sessionUpdate":"tool_call","toolCallId":"0:call_3","title":"Bash","kind":"execute","status":"pending","content":[{"type":"content","content":{"type":"text","text":"{\"command\": \"echo made >
+            > ask {"toolCallId":"0:call_3","title":"Bash","content":[{"type":"content","content":{"type":"text","text":"Requesting approval to Running: echo made > made.txt"}}]}
+              ? puppet asks: Bash
+              ?   run echo made > made.txt
+              ?   in $ROOT
+              ? Asked because `made.txt`: no rule covers it, and preset ask asks before writes
+            selected once
+            > argv ["/bin/bash","-c","cd '$ROOT' && echo made > made.txt"]
+            "" exit 0
+            > argv ["/bin/bash","-c","cd '$ROOT/..' && echo made > made.txt"]
+              ? puppet asks: run cd '$ROOT/..' && echo made > made.txt
+              ?   run cd '$ROOT/..' && echo made > made.txt
+              ?   in $ROOT
+              ? Asked because `cd '$ROOT/..'`: no rule covers it, and preset ask asks before commands
+            ! -32030 permission denied: no rule allows it, and nobody is there to ask {"why":"no rule allows it, and nobody is there to ask"}
+        "#]],
+    )
+    .await;
+}
+
 #[tokio::test]
 async fn a_request_with_a_part_of_the_text_covers_the_write_of_the_whole() {
     once(

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use expect_test::expect;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 use xtask::peers::{McpCheck, is_there};
 
@@ -26,7 +27,27 @@ async fn run(scene: &Scene, words: &[String]) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Scenarios that need nothing but what every server has. The others want tools, prompts and resources of their own.
+/// Runs every scenario for servers, and returns the suite's summary of each, in its order.
+async fn conformance(scene: &Scene, suite: Vec<String>, url: &str, token: &str) -> Vec<String> {
+    let forward = root().join("tests/peers/mcp-checks/forward.mjs").display().to_string();
+    let words = [suite[0].clone(), forward, url.to_owned(), token.to_owned()];
+    let (_passing, url) = started(scene.command(&words)).await;
+    let mut words = suite;
+    words.extend(["server", "--suite", "all", "--url", &url].map(str::to_owned));
+    let (told, stderr, _) = run(scene, &words).await;
+    let summary = told.split_once("=== SUMMARY ===").expect(&stderr).1;
+    summary.lines().filter(|line| line.contains(" passed, ")).map(str::to_owned).collect()
+}
+
+/// Starts a program that listens, and returns it with the first line that it prints.
+async fn started(mut command: Command) -> (Child, String) {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+    (child, line)
+}
+
+/// Scenarios that need nothing but what every server has.
 const SCENARIOS: [&str; 9] = [
     "server-initialize",
     "ping",
@@ -44,19 +65,12 @@ async fn the_conformance_suite_finds_nothing_wrong() {
     let Some(suite) = command(McpCheck::Conformance) else { return };
     let scene = Scene::new();
     let server = scene.listen(&["--approve", "all"]).await;
-    let forward = root().join("tests/peers/mcp-checks/forward.mjs").display().to_string();
-    let words = [suite[0].clone(), forward, server.url.clone(), server.token.clone()];
-    let mut passing = scene.command(&words).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(passing.stdout.take().unwrap()).lines();
-    let url = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
-    let mut words = suite;
-    words.extend(["server", "--suite", "all", "--url", &url].map(str::to_owned));
-    let (told, stderr, _) = run(&scene, &words).await;
-    let summary = told.split_once("=== SUMMARY ===").expect(&stderr).1;
+    let summary = conformance(&scene, suite, &server.url, &server.token).await;
     let of = |name: &str| {
-        let named =
-            |line: &&str| line.split_once(' ').is_some_and(|(_, line)| line.starts_with(&format!("{name}:")));
-        summary.lines().find(named).unwrap_or("not run").to_owned()
+        let named = |line: &&String| {
+            line.split_once(' ').is_some_and(|(_, line)| line.starts_with(&format!("{name}:")))
+        };
+        summary.iter().find(named).cloned().unwrap_or("not run".to_owned())
     };
     expect![[r#"
         ✓ server-initialize: 1 passed, 0 failed
@@ -69,6 +83,51 @@ async fn the_conformance_suite_finds_nothing_wrong() {
         ✓ prompts-list: 1 passed, 0 failed
         ✓ dns-rebinding-protection: 2 passed, 0 failed"#]]
     .assert_eq(&SCENARIOS.map(of).join("\n"));
+}
+
+/// The other scenarios want tools, resources and prompts of their own, which a server on the same transport has.
+#[tokio::test]
+async fn every_scenario_of_the_conformance_suite_passes_on_our_transport() {
+    let Some(suite) = command(McpCheck::Conformance) else { return };
+    let scene = Scene::new();
+    let (_server, line) = started(scene.command(&[env!("CARGO_BIN_EXE_mcp-fixture").to_owned()])).await;
+    let (url, token) = line.split_once(' ').unwrap();
+    let summary = conformance(&scene, suite, url, token).await;
+    expect![[r#"
+        ✓ server-initialize: 1 passed, 0 failed
+        ✓ logging-set-level: 1 passed, 0 failed
+        ✓ ping: 1 passed, 0 failed
+        ✓ completion-complete: 1 passed, 0 failed
+        ✓ tools-list: 1 passed, 0 failed
+        ✓ tools-call-simple-text: 1 passed, 0 failed
+        ✓ tools-call-image: 1 passed, 0 failed
+        ✓ tools-call-audio: 1 passed, 0 failed
+        ✓ tools-call-embedded-resource: 1 passed, 0 failed
+        ✓ tools-call-mixed-content: 1 passed, 0 failed
+        ✓ tools-call-with-logging: 1 passed, 0 failed
+        ✓ tools-call-error: 1 passed, 0 failed
+        ✓ tools-call-with-progress: 1 passed, 0 failed
+        ✓ tools-call-sampling: 1 passed, 0 failed
+        ✓ tools-call-elicitation: 1 passed, 0 failed
+        ✓ json-schema-2020-12: 4 passed, 0 failed
+        ✓ elicitation-sep1034-defaults: 5 passed, 0 failed
+        ✓ server-sse-polling: 2 passed, 0 failed
+        ✓ server-sse-multiple-streams: 2 passed, 0 failed
+        ✓ elicitation-sep1330-enums: 5 passed, 0 failed
+        ✓ resources-list: 1 passed, 0 failed
+        ✓ resources-read-text: 1 passed, 0 failed
+        ✓ resources-read-binary: 1 passed, 0 failed
+        ✓ resources-templates-read: 1 passed, 0 failed
+        ✓ resources-subscribe: 1 passed, 0 failed
+        ✓ resources-unsubscribe: 1 passed, 0 failed
+        ✓ prompts-list: 1 passed, 0 failed
+        ✓ prompts-get-simple: 1 passed, 0 failed
+        ✓ prompts-get-with-args: 1 passed, 0 failed
+        ✓ prompts-get-embedded-resource: 1 passed, 0 failed
+        ✓ prompts-get-with-image: 1 passed, 0 failed
+        ✓ dns-rebinding-protection: 2 passed, 0 failed
+        Total: 46 passed, 0 failed"#]]
+    .assert_eq(&summary.join("\n"));
 }
 
 /// What the inspector is told to do, and what of its answer counts.

@@ -7,10 +7,10 @@
 //! What the editor lacks the engine beside the session does, if it is there to serve; and where rules are applied, it is
 //! asked before the editor, and lists and searches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bowline_mcp::server::{Place, Resources};
@@ -32,7 +32,7 @@ use bowline_workspace::roots::{RootError, RootSpec, Roots};
 use bowline_workspace::search::{self, SearchQuery, SearchResult, Unsaved};
 use bowline_workspace::terminals::{Asked, Shown, Terminals};
 use bowline_workspace::workspace::Served;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -66,17 +66,38 @@ pub(crate) struct Editor {
     // Files that were read through the editor. Invariant: at most `MAX_KNOWN`.
     read: Arc<Mutex<BTreeSet<String>>>,
     pub(crate) allowed: Arc<Allowed>,
+    // Terminals that nobody has waited for yet, and how often the editor had cancelled when they were asked for. Invariant: each
+    // goes when it is released, so there are no more than commands of the session.
+    begun: Arc<Mutex<HashMap<TerminalId, u64>>>,
     shelf: Arc<Shelf>,
 }
 
 /// What the user has allowed for the rest of the session, how many questions there were, and when they are taken back.
 #[derive(Debug, Default)]
 pub(crate) struct Allowed {
-    /// Told when the editor cancels what goes on.
-    pub(crate) cancelled: Notify,
+    // How often the editor has cancelled what goes on.
+    cancellations: watch::Sender<u64>,
     pub(crate) writing: AtomicBool,
     pub(crate) running: AtomicBool,
     pub(crate) asked: AtomicU64,
+}
+
+impl Allowed {
+    /// Notes that the editor cancels what goes on.
+    pub(crate) fn cancel(&self) {
+        self.cancellations.send_modify(|count| *count += 1);
+    }
+
+    /// Returns how often the editor has cancelled so far.
+    pub(crate) fn cancellations(&self) -> u64 {
+        *self.cancellations.borrow()
+    }
+
+    /// Waits until the editor has cancelled more often than that.
+    pub(crate) async fn cancelled_since(&self, count: u64) {
+        // It cannot end: whoever waits has the sender.
+        self.cancellations.subscribe().wait_for(|now| *now > count).await.map(drop).unwrap_or_default();
+    }
 }
 
 impl Editor {
@@ -102,6 +123,7 @@ impl Editor {
             roots: Arc::new(roots),
             read: Arc::default(),
             allowed: Arc::default(),
+            begun: Arc::default(),
         })
     }
 
@@ -131,7 +153,11 @@ impl Editor {
         }
     }
 
-    fn files_read(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+    fn begun(&self) -> MutexGuard<'_, HashMap<TerminalId, u64>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn files_read(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -263,12 +289,21 @@ impl Terminals for Editor {
         if !self.serves.running {
             return Ok(self.here(&request, None).await?.terminal_id);
         }
+        let cancellations = self.allowed.cancellations();
         let create = async { self.client.create_terminal(request).await.map_err(failure) };
-        if self.known.options().rules {
+        let created = if self.known.options().rules {
             self.known.lets(Act::Run(its), None).await?;
-            return Ok(create.await?.terminal_id);
+            create.await?
+        } else {
+            review(self, wish, create).await?
+        };
+        if self.allowed.cancellations() > cancellations {
+            // That it cannot be released is the editor's to tell; the command is given up in any case.
+            self.release(&created.terminal_id).await.unwrap_or_default();
+            return Err(Failure::Cancelled);
         }
-        Ok(review(self, wish, create).await?.terminal_id)
+        self.begun().insert(created.terminal_id.clone(), cancellations);
+        Ok(created.terminal_id)
     }
 
     async fn output(&self, id: &TerminalId) -> Result<Shown, Failure> {
@@ -282,12 +317,20 @@ impl Terminals for Editor {
     }
 
     async fn wait(&self, id: &TerminalId) -> Result<Exit, Failure> {
+        let begun = self.begun().remove(id).unwrap_or_else(|| self.allowed.cancellations());
         let request = WaitForTerminalExitRequest::new(self.session().await?, id.clone());
-        let waited = match self.serves.running {
-            true => self.client.wait_for_terminal_exit(request).await.map_err(failure)?,
-            false => self.here(&request, None).await?,
+        let waiting = async {
+            match self.serves.running {
+                true => self.client.wait_for_terminal_exit(request).await.map_err(failure),
+                false => self.here(&request, None).await,
+            }
         };
-        Ok(exit(&waited.exit_status))
+        tokio::select! {
+            biased;
+            // Not every agent tells its servers that a call is given up with its turn: gemini does not.
+            () = self.allowed.cancelled_since(begun) => Err(Failure::Cancelled),
+            waited = waiting => Ok(exit(&waited?.exit_status)),
+        }
     }
 
     async fn kill(&self, id: &TerminalId) -> Result<(), Failure> {
@@ -299,6 +342,7 @@ impl Terminals for Editor {
     }
 
     async fn release(&self, id: &TerminalId) -> Result<(), Failure> {
+        self.begun().remove(id);
         let request = ReleaseTerminalRequest::new(self.session().await?, id.clone());
         if !self.serves.running {
             return self.here(&request, None).await.map(drop);

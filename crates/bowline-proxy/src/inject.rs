@@ -296,7 +296,7 @@ impl Between for Inject {
             (Side::Editor, Fact::Cancelled(session)) => {
                 let seats = self.shared.seats();
                 let its = seats.iter().filter(|seat| seat.session.borrow().as_ref() == Some(session));
-                its.for_each(|seat| seat.allowed.cancelled.notify_waiters());
+                its.for_each(|seat| seat.allowed.cancel());
             }
             (Side::Agent, Fact::Closed(_, session)) => {
                 self.shared.seats().retain(|seat| seat.session.borrow().as_ref() != Some(session));

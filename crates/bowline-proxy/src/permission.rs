@@ -79,7 +79,7 @@ pub(crate) async fn review<T>(
     wish: Wish,
     act: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    let session = editor.session().await?;
+    let (session, cancellations) = (editor.session().await?, editor.allowed.cancellations());
     let number = editor.allowed.asked.fetch_add(1, Ordering::Relaxed) + 1;
     let id = ToolCallId::new(format!("{}-call-{number}", editor.name));
     let call = ToolCall::new(id.clone(), wish.title.clone())
@@ -98,7 +98,7 @@ pub(crate) async fn review<T>(
     };
     let done = async {
         if !wish.remembered(&editor.allowed) {
-            ask(editor, &session, &id, &wish).await?;
+            ask(editor, &session, &id, &wish, cancellations).await?;
         }
         act.await
     }
@@ -109,7 +109,13 @@ pub(crate) async fn review<T>(
     done
 }
 
-async fn ask(editor: &Editor, session: &SessionId, id: &ToolCallId, wish: &Wish) -> Result<(), Failure> {
+async fn ask(
+    editor: &Editor,
+    session: &SessionId,
+    id: &ToolCallId,
+    wish: &Wish,
+    cancellations: u64,
+) -> Result<(), Failure> {
     let fields = ToolCallUpdateFields::new()
         .title(wish.title.clone())
         .kind(wish.kind)
@@ -126,7 +132,7 @@ async fn ask(editor: &Editor, session: &SessionId, id: &ToolCallId, wish: &Wish)
     let answer = tokio::select! {
         biased;
         // A yes to a turn that is cancelled is late, and the editor need not ask any more.
-        () = editor.allowed.cancelled.notified() => return Err(Failure::Cancelled),
+        () = editor.allowed.cancelled_since(cancellations) => return Err(Failure::Cancelled),
         answer = editor.client.request_permission(request) => answer.map_err(failure)?,
     };
     match answer.outcome {

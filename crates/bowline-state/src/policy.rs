@@ -27,7 +27,7 @@ mod suggest;
 mod targets;
 mod wrappers;
 
-pub use commands::canonical;
+pub use commands::{canonical, canonical_in};
 pub use environment::{EnvironmentRisk, environment};
 pub use rule::{
     Kinds, Lifetime, MAX_EXACT, MAX_NOTE, MAX_PATTERN, MAX_PREFIX_WORDS, Matcher, Rule, RuleFault, RuleSpec,

@@ -35,6 +35,7 @@ mod late;
 mod location;
 mod looking;
 mod making_room;
+mod merged_writes;
 mod observing;
 mod reading;
 mod reaper;

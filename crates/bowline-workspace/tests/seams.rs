@@ -10,7 +10,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::ops::ControlFlow;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -31,6 +31,7 @@ use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::{
     Agreed, DocumentEvent, Guard, Session, Settings, SharedNews, Watching, Workspace,
 };
+use rustix::fs::OFlags;
 use tempfile::TempDir;
 use test_support::file_clock;
 
@@ -624,6 +625,62 @@ fn what_cannot_be_brought_in_is_told_of_and_can_be_restored() {
     project.workspace.undo(&Selection { change: restore, ..Selection::default() }).unwrap();
     assert_eq!(project.get("a"), "late\\n\\n4\\n");
     assert_eq!(project.workspace.kept_texts().unwrap(), []);
+}
+
+/// Writes a text to a file at the first call, from the n-th on, at which a program can open it.
+struct CopyAt {
+    calls: AtomicUsize,
+    nth: usize,
+    file: OnceLock<PathBuf>,
+    done: AtomicBool,
+}
+
+const SENT: &str = "ONE\n2\n3\n";
+
+impl Gate for CopyAt {
+    fn pass(&self, _: Call, bytes: usize) -> io::Result<usize> {
+        let Some(file) = self.file.get() else { return Ok(bytes) };
+        if self.calls.fetch_add(1, Ordering::Relaxed) >= self.nth && !self.done.load(Ordering::Relaxed) {
+            // While the engine holds a lease, whoever opens the file waits.
+            let mut options = fs::OpenOptions::new();
+            options.write(true).truncate(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+            if let Ok(mut file) = options.open(file) {
+                file.write_all(SENT.as_bytes())?;
+                self.done.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// An agent that has the engine write a text may write it to the disk itself, at any moment.
+#[test]
+fn unsaved_text_stays_whenever_the_agents_own_copy_comes() {
+    for nth in 0.. {
+        let copy = Arc::new(CopyAt {
+            calls: AtomicUsize::new(0),
+            nth,
+            file: OnceLock::new(),
+            done: AtomicBool::new(false),
+        });
+        let project = Project::with(Settings::default(), Calls::gated(copy.clone()));
+        project.put("a", "1\n2\n3\n");
+        project.workspace.open_document(&project.path("a")).unwrap();
+        project.type_over("a", "1\n2\n3\nunsaved\n");
+        project.watch_out();
+        copy.file.set(project.root.join("a")).unwrap();
+        project.write("a", SENT);
+        let came = copy.done.load(Ordering::Relaxed);
+        project.workspace.merge_displaced();
+        project.observe().unwrap();
+        assert_eq!(project.get("a"), "ONE\\n2\\n3\\nunsaved\\n", "the copy came at call {nth}");
+        let document = project.workspace.document(&project.path("a")).unwrap().unwrap();
+        assert_eq!(document.text.as_str(), "ONE\n2\n3\nunsaved\n", "the copy came at call {nth}");
+        if !came {
+            assert!(nth > 10, "the write makes more calls than that");
+            return;
+        }
+    }
 }
 
 #[test]

@@ -69,7 +69,12 @@ pub fn codex(home: &Path, model: &str) -> Result<Variables> {
 /// # Errors
 /// Fails if it cannot be written.
 pub fn qwen(home: &Path, model: &str) -> Result<Variables> {
-    let settings = json!({"security": {"auth": {"selectedType": "openai"}}, "telemetry": {"enabled": false}});
+    let settings = json!({
+        "security": {"auth": {"selectedType": "openai"}}, "telemetry": {"enabled": false},
+        // Else it asks the model after a turn what to remember of it, and what the user might say next.
+        "memory": {"enableManagedAutoMemory": false, "enableManagedAutoDream": false},
+        "ui": {"enableFollowupSuggestions": false},
+    });
     put(&home.join(".qwen"), "settings.json", &settings.to_string())?;
     Ok(vec![
         ("OPENAI_API_KEY", "x".to_owned()),

@@ -210,8 +210,15 @@ fn answer(path: &str, body: Value, state: &Mutex<State>) -> (&'static str, Strin
         let (number, said) = if body["model"] == MODEL { next(body) } else { beside() };
         speech::openai(&said, number)
     } else if path.contains("/chat/completions") {
-        let (number, said) = next(body);
-        speech::chat(&said, number)
+        let stream = body["stream"] == true;
+        // qwen asks its model whether to block a call of the script, in the place of its user.
+        let judges = body["tools"][0]["function"]["parameters"]["properties"]["shouldBlock"].is_object();
+        let (number, said) = match (stream, judges) {
+            (true, _) => next(body),
+            (false, true) => (0, Say::call("respond_in_schema", json!({"shouldBlock": false}))),
+            (false, false) => beside(),
+        };
+        speech::chat(&said, number, stream)
     } else if path.contains("/small/") {
         // What servers for small machines say of theirs.
         let models = json!({"data": [{"id": MODEL, "meta": {"n_ctx": 8192}}]});

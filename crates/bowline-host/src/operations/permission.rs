@@ -10,7 +10,7 @@ use bowline_state::grants::Deed;
 use bowline_state::operation::{Invocation, Kind, Operation, Target};
 use bowline_state::paths::Access;
 use bowline_state::permission::{Decision, Lifetime, answer};
-use bowline_state::policy::{Preset, canonical};
+use bowline_state::policy::{Preset, canonical_in};
 use bowline_state::question::{Choice, Item, Occasion, Offer, Shown, Told};
 use bowline_state::schema::v1::{
     Meta, PermissionOption, PermissionOptionId, RequestPermissionOutcome, RequestPermissionRequest,
@@ -316,7 +316,7 @@ fn run(held: &Held, invocation: Invocation, cwd: Option<String>) -> (Item, Deed)
     let asked = cwd.unwrap_or_else(|| held.files.roots().cwd().to_owned());
     // A directory that cannot be used is shown as it is named; the command itself is refused later.
     let cwd = held.files.working_directory(&asked).map_or(asked, |directory| directory.path);
-    let deed = Deed::Run { invocation: canonical(&invocation), cwd: cwd.clone(), env: Vec::new() };
+    let deed = Deed::Run { invocation: canonical_in(&invocation, &cwd), cwd: cwd.clone(), env: Vec::new() };
     let command = looked_at(&held.files, invocation, cwd, Vec::new());
     (Item::plain(Operation { kind: Kind::Execute, target: Target::Command(command) }), deed)
 }

@@ -11,7 +11,7 @@ use bowline_state::display;
 use bowline_state::failure::{Failure, quote};
 use bowline_state::grants::Deed;
 use bowline_state::operation::{Command, Kind, Operation, Target};
-use bowline_state::policy::{EnvironmentRisk, canonical, environment};
+use bowline_state::policy::{EnvironmentRisk, canonical_in, environment};
 use bowline_state::question::{Item, Occasion};
 use bowline_state::schema::v1::{
     CreateTerminalRequest, CreateTerminalResponse, KillTerminalRequest, KillTerminalResponse,
@@ -141,7 +141,7 @@ impl Drop for Running {
 pub(super) fn deed(command: &Command) -> Deed {
     let harmful = |(name, value): &&(String, String)| environment(name, value) != EnvironmentRisk::Harmless;
     Deed::Run {
-        invocation: canonical(&command.invocation),
+        invocation: canonical_in(&command.invocation, &command.cwd),
         cwd: command.cwd.clone(),
         env: command.env.iter().filter(harmful).cloned().collect(),
     }

@@ -18,11 +18,11 @@ use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use rmcp::ErrorData;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::{LocalSessionManager, SessionConfig};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::{ErrorData, ServerHandler};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
@@ -95,8 +95,33 @@ impl HttpServer {
         listener: TcpListener,
         settings: HttpSettings,
     ) -> io::Result<Self> {
+        let live = Arc::new(Live::default());
+        let its = live.clone();
+        let handler = move || Handler::new(server.clone(), its.clone(), CancellationToken::new());
+        Self::listen(handler, listener, settings, async move { live.close_all().await })
+    }
+
+    /// Serves another handler over the same transport: `handler` makes one for each session.
+    ///
+    /// # Errors
+    /// Fails if the listener has no address.
+    pub fn start_with<H: ServerHandler>(
+        handler: impl Fn() -> H + Send + Sync + 'static,
+        listener: TcpListener,
+        settings: HttpSettings,
+    ) -> io::Result<Self> {
+        Self::listen(handler, listener, settings, std::future::ready(()))
+    }
+
+    /// Serves a handler for each session; `close` ends what the sessions leave behind.
+    fn listen<H: ServerHandler>(
+        handler: impl Fn() -> H + Send + Sync + 'static,
+        listener: TcpListener,
+        settings: HttpSettings,
+        close: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<Self> {
         let address = listener.local_addr()?;
-        let (end, live) = (CancellationToken::new(), Arc::new(Live::default()));
+        let end = CancellationToken::new();
         let mut sessions = LocalSessionManager::default();
         sessions.session_config = SessionConfig::default();
         sessions.session_config.keep_alive = Some(settings.idle);
@@ -108,11 +133,9 @@ impl HttpServer {
             .with_sse_keep_alive(Some(KEEP_ALIVE))
             .with_cancellation_token(end.child_token())
             .with_max_request_body_bytes(MAX_BODY);
-        let its = live.clone();
-        let handler = move || Ok(Handler::new(server.clone(), its.clone(), CancellationToken::new()));
         let sessions = Arc::new(sessions);
         let front = Arc::new(Front {
-            service: StreamableHttpService::new(handler, sessions.clone(), config),
+            service: StreamableHttpService::new(move || Ok(handler()), sessions.clone(), config),
             sessions,
             visits: Visits::new(MAX_SESSIONS),
             token: settings.token,
@@ -122,7 +145,7 @@ impl HttpServer {
         let stop = end.clone();
         let serving = tokio::spawn(async move {
             accept(front, listener, &stop).await;
-            live.close_all().await;
+            close.await;
         });
         Ok(Self { address, end, serving })
     }
@@ -147,7 +170,7 @@ impl HttpServer {
     }
 }
 
-async fn accept<P: Place>(front: Arc<Front<P>>, listener: TcpListener, stop: &CancellationToken) {
+async fn accept<H: ServerHandler>(front: Arc<Front<H>>, listener: TcpListener, stop: &CancellationToken) {
     let connections = Connections::new(MAX_CONNECTIONS);
     let mut tasks = JoinSet::new();
     loop {
@@ -176,7 +199,7 @@ async fn accept<P: Place>(front: Arc<Front<P>>, listener: TcpListener, stop: &Ca
     tasks.shutdown().await;
 }
 
-async fn converse<P: Place>(front: Arc<Front<P>>, stream: TcpStream, admission: Arc<Admission>) {
+async fn converse<H: ServerHandler>(front: Arc<Front<H>>, stream: TcpStream, admission: Arc<Admission>) {
     let its = admission.clone();
     let answer = service_fn(move |request| {
         let (front, admission) = (front.clone(), its.clone());
@@ -197,8 +220,8 @@ async fn converse<P: Place>(front: Arc<Front<P>>, stream: TcpStream, admission: 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 /// What stands before the protocol.
-struct Front<P: Place> {
-    service: StreamableHttpService<Handler<P>, LocalSessionManager>,
+struct Front<H: ServerHandler> {
+    service: StreamableHttpService<H, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     visits: Arc<Visits>,
     token: String,
@@ -226,7 +249,7 @@ impl Lifeline {
     }
 }
 
-impl<P: Place> Front<P> {
+impl<H: ServerHandler> Front<H> {
     async fn answer(&self, mut request: Request<Incoming>, admission: &Arc<Admission>) -> Answer {
         if let Some(refusal) = refusal(request.headers(), request.uri().path(), &self.hosts, &self.token) {
             return refusal.answer();

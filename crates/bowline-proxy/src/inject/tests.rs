@@ -358,6 +358,62 @@ async fn a_turn_that_is_cancelled_takes_back_the_question_of_a_tool_and_a_late_y
     assert!(!told.contains(&json!("fs/write_text_file")), "{told:?}");
 }
 
+/// gemini gives its call up with the turn, and does not tell the server.
+#[tokio::test]
+async fn a_turn_that_is_cancelled_ends_the_command_of_a_tool_but_none_in_the_background() {
+    for background in [false, true] {
+        let mut stage = stage(everything(), json!({ "acp": true })).await;
+        stage.open().await;
+        stage.opened().await;
+        let run = json!({ "command": "sleep 600", "background": background });
+        stage.ask(5, "tools/call", json!({ "name": "execute", "arguments": run })).await;
+        let mut told = Vec::new();
+        let mut has_begun = false;
+        while !has_begun {
+            let asked = tokio::select! {
+                asked = stage.editor.hear() => asked,
+                answer = stage.agent.hear() => {
+                    assert!(background, "the command has not begun: {answer}");
+                    break;
+                }
+            };
+            let result = match asked["method"].as_str().unwrap() {
+                "session/request_permission" => {
+                    json!({ "outcome": { "outcome": "selected", "optionId": "allow" } })
+                }
+                "terminal/create" => json!({ "terminalId": "t" }),
+                method => {
+                    has_begun = method == "terminal/wait_for_exit";
+                    continue;
+                }
+            };
+            stage.editor.say(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result })).await;
+        }
+        let cancel = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": "s" } });
+        stage.editor.say(cancel.clone()).await;
+        assert_eq!(stage.agent.hear().await, cancel);
+        if background {
+            stage.agent.say(json!({ "jsonrpc": "2.0", "method": "after" })).await;
+        }
+        loop {
+            let heard = tokio::select! {
+                heard = stage.editor.hear() => heard,
+                _ = stage.agent.hear() => break,
+            };
+            if heard["method"] == "after" {
+                break;
+            }
+            told.push(heard["method"].as_str().unwrap_or_default().to_owned());
+            if heard.get("id").is_some() {
+                let result = json!({ "output": "", "truncated": false });
+                stage.editor.say(json!({ "jsonrpc": "2.0", "id": heard["id"], "result": result })).await;
+            }
+        }
+        let ends = ["terminal/kill", "terminal/release"].map(|end| told.iter().any(|told| told == end));
+        assert_eq!(ends, [!background; 2], "{told:?}");
+    }
+}
+
 #[test]
 fn the_tools_that_are_offered_are_known_by_what_they_do_and_take() {
     let mut told = String::new();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::{
-    Meta, ToolCall, ToolCallContent, ToolCallId, ToolCallLocation, ToolCallStatus, ToolCallUpdate, ToolKind,
+    ContentBlock, Meta, ToolCall, ToolCallContent, ToolCallId, ToolCallLocation, ToolCallStatus,
+    ToolCallUpdate, ToolKind,
 };
 use serde_json::Value;
 
@@ -68,6 +69,8 @@ impl ToolCallView {
     #[must_use]
     pub fn described(known: Option<&Self>, update: &ToolCallUpdate) -> Self {
         let mut call = known.cloned().unwrap_or_else(|| Self::announced(update.tool_call_id.clone(), 0));
+        // kimi-code announces a call with its input as the content, which its request replaces by a sentence.
+        call.raw_input = call.raw_input.take().or_else(|| input_in_content(&call.content).map(Arc::new));
         call.merge(update);
         call
     }
@@ -127,6 +130,13 @@ impl ToolCallView {
             self.meta = Some(Arc::new(meta.clone()));
         }
     }
+}
+
+/// Returns the input of a tool that an agent shows as the content of its call: a single text that is an object.
+fn input_in_content(content: &[ToolCallContent]) -> Option<Value> {
+    let [ToolCallContent::Content(content)] = content else { return None };
+    let ContentBlock::Text(text) = &content.content else { return None };
+    serde_json::from_str(&text.text).ok().filter(Value::is_object)
 }
 
 impl Item for ToolCallView {

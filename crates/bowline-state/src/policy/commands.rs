@@ -43,6 +43,31 @@ pub fn canonical(invocation: &Invocation) -> Invocation {
     }
 }
 
+/// What tells a line where it was before a `cd`.
+const PREVIOUS_DIRECTORY: [&str; 3] = ["OLDPWD", "cd -", "~-"];
+
+/// Returns the same form of a command that is run in a directory: without a `cd` to that directory before the rest, which
+/// kimi-code adds to whatever it runs.
+#[must_use]
+pub fn canonical_in(invocation: &Invocation, cwd: &str) -> Invocation {
+    let form = canonical(invocation);
+    let rest = match &form {
+        Invocation::Shell(line) if is_plain_path(cwd) => {
+            let moved = [format!("cd '{cwd}' && "), format!("cd {cwd} && ")];
+            moved.iter().find_map(|moved| line.strip_prefix(moved.as_str()))
+        }
+        _ => None,
+    };
+    let rest = rest.filter(|rest| !PREVIOUS_DIRECTORY.iter().any(|told| rest.contains(told)));
+    rest.map(|rest| canonical(&Invocation::Shell(rest.to_owned()))).unwrap_or(form)
+}
+
+/// Says whether a shell reads a path as itself, quoted or not.
+fn is_plain_path(path: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte);
+    path.starts_with('/') && path.bytes().all(is_plain)
+}
+
 /// Says whether a line does the same with and without a shell that is given it after these words.
 fn is_transparent(shell: &[Word], line: &str) -> bool {
     // One command of plain words is nothing that `-e` could cut short, and every shell finds the same words in it.

@@ -1960,3 +1960,26 @@ fn what_a_pattern_may_become_or_an_alias_mean_is_asked_about() {
         "#]],
     );
 }
+
+#[test]
+fn a_command_that_goes_to_its_own_directory_first_is_the_same_command() {
+    let shell = |line: &str| Invocation::Shell(line.to_owned());
+    let canonical = |line: &str, cwd: &str| canonical_in(&shell(line), cwd);
+    let bash = |line: &str| Invocation::Argv(["/bin/bash", "-c", line].map(str::to_owned).to_vec());
+    for line in ["cd '/w/a' && make > log", "cd /w/a && make > log"] {
+        assert_eq!(canonical(line, "/w/a"), shell("make > log"), "{line}");
+        assert_eq!(canonical_in(&bash(line), "/w/a"), shell("make > log"), "{line}");
+    }
+    assert_eq!(canonical("cd /w/a && make", "/w/a"), canonical("make", "/w/a"));
+    for (line, cwd) in [
+        ("cd /w/b && make > log", "/w/a"),
+        ("cd /w/a/.. && make > log", "/w/a"),
+        ("cd /w/a; make > log", "/w/a"),
+        ("cd /w/a && cd - && make > log", "/w/a"),
+        ("cd /w/a && rm -r $OLDPWD", "/w/a"),
+        ("cd $HOME && make > log", "$HOME"),
+        ("cd 'it's' && make > log", "it's"),
+    ] {
+        assert_eq!(canonical(line, cwd), shell(line), "{line}");
+    }
+}

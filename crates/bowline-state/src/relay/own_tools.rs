@@ -21,8 +21,9 @@
 //!   by the tool, and have an input of nothing but the tool's arguments.
 //! - `gemini` titles a call of an MCP tool with the tool's and the server's name, unless the input has a `command`, which a model
 //!   chooses: then that is the title. So the options have to be those that only MCP tools are asked about with, and the input,
-//!   which the content tells, must have nothing but the tool's arguments. Our tool that runs something has a `command`: it
-//!   is asked about twice.
+//!   which the content tells, must have nothing but the tool's arguments. Our tool that runs something has a `command`: it is
+//!   known by the call's id, which begins with the registered name of the tool. Another server's tool can only have that name
+//!   if the server is called `mcp_bowline`, and whoever can configure that has its program run already.
 //! - `qwen` names the registered tool in `_meta`. A project can have a tool of its own under any name, so the options have to be
 //!   those for an MCP tool, which name the tool as its server does.
 //! - `kimi-code` titles its requests with the registered name of the tool, whatever the model said, and gives them neither kind
@@ -255,9 +256,8 @@ impl OwnTools {
     }
 
     fn by_gemini(&self, call: &Call<'_>) -> Option<usize> {
-        let title = call.title.as_deref()?.strip_suffix(" MCP Server)")?;
-        let at = self.tool(title.strip_suffix(&self.server)?.strip_suffix(" (")?)?;
-        let tool = self.tools.get(at).filter(|tool| tool.care != Care::AsksToRun)?;
+        let at = self.gemini_title(call).or_else(|| self.gemini_command(call))?;
+        let tool = self.tools.get(at)?;
         let [Content { content: Some(Text { text }) }] = call.content.as_slice() else { return None };
         let fits = |names: &[&str]| {
             !names.is_empty() && names.iter().all(|name| tool.arguments.iter().any(|known| known == name))
@@ -276,6 +276,22 @@ impl OwnTools {
             }
         };
         (fits_and_is_open && call.kind == Some(ToolKind::Other)).then_some(at)
+    }
+
+    /// Returns the tool that gemini names in a title. A tool that runs something is titled otherwise.
+    fn gemini_title(&self, call: &Call<'_>) -> Option<usize> {
+        let title = call.title.as_deref()?.strip_suffix(" MCP Server)")?;
+        let at = self.tool(title.strip_suffix(&self.server)?.strip_suffix(" (")?)?;
+        self.tools.get(at).filter(|tool| tool.care != Care::AsksToRun).map(|_| at)
+    }
+
+    /// Returns the tool that runs something, if gemini names it in the id of a call: `mcp_SERVER_TOOL__ID`.
+    fn gemini_command(&self, call: &Call<'_>) -> Option<usize> {
+        let registered = call.tool_call_id.0.strip_prefix("mcp_")?;
+        let (name, id) = registered.strip_prefix(&self.server)?.strip_prefix('_')?.split_once("__")?;
+        // A name that goes on after the first two underscores is that of another tool.
+        let at = self.tool(name).filter(|_| !id.is_empty() && !id.contains("__"))?;
+        self.tools.get(at).filter(|tool| tool.care == Care::AsksToRun).map(|_| at)
     }
 
     fn by_title(&self, call: &Call<'_>) -> Option<usize> {

@@ -10,6 +10,7 @@ use bowline_state::text::Format;
 use rustix::fs::Stat;
 
 use super::sharing::{Bell, SharedNews};
+use crate::disk;
 use crate::roots::Admitted;
 
 /// How many events wait for a listener that does not take them; one that falls behind loses its place. Each holds a text.
@@ -172,6 +173,18 @@ impl Documents {
     pub(super) fn unsaved(&self) -> impl Iterator<Item = (&String, &Arc<String>)> {
         let dirty = self.open.iter().filter(|(_, entry)| entry.document.is_dirty());
         dirty.map(|(path, entry)| (path, entry.document.text()))
+    }
+
+    /// Lets an open document show what its file holds now, with as few edits as it takes.
+    pub(super) fn settle(&mut self, path: &str, text: &Arc<String>, stat: Option<&Stat>) {
+        let settled = self.alter(path, |document| {
+            let before = document.text().clone();
+            document.settle(text.clone(), stat.map(disk::version));
+            before
+        });
+        let Some(before) = settled else { return };
+        self.identify(path, stat);
+        self.tell_edited(path, &before);
     }
 
     pub(super) fn listen(&mut self) -> std::sync::mpsc::Receiver<DocumentEvent> {

@@ -13,7 +13,7 @@ use rustix::fs::Stat;
 
 use super::applying::{Bytes, Effect, Group, NewFile, NotApplied, Telling};
 use super::documents::{DocumentEvent, Documents, FileKind};
-use super::writing::{encode, settle_document};
+use super::writing::encode;
 use super::{Workspace, Writer};
 use crate::disk;
 use crate::error::FilesError;
@@ -164,7 +164,7 @@ impl Workspace {
             let applied = self.apply(writer, &group)?;
             stat = applied.first().and_then(|applied| applied.stat);
         }
-        settle_document(documents, &known_by, &saved, stat.as_ref());
+        documents.settle(&known_by, &saved, stat.as_ref());
         Ok(documents.get(&known_by).map(|document| show(&known_by, document)).ok_or_else(not_open)?)
     }
 
@@ -245,7 +245,7 @@ impl Workspace {
             }
             let now = rustix::fs::lstat(known_by).map(|stat| disk::version(&stat));
             if now == Ok(version) {
-                settle_document(&mut documents, known_by, &loaded.text, Some(&loaded.stat));
+                documents.settle(known_by, &loaded.text, Some(&loaded.stat));
                 return Ok(());
             }
         }

@@ -1,6 +1,6 @@
 //! Bringing in what somebody wrote into a file at the very moment that it was replaced.
 
-use bowline_state::changes::{Origin, Source};
+use bowline_state::changes::{ContentHash, Origin, Source};
 use bowline_state::merge::merge;
 use bowline_state::paths::Access;
 use bowline_state::text;
@@ -29,6 +29,10 @@ impl Workspace {
         let mut waiting = vec![late];
         let mut attempts = 0;
         while let Some(late) = waiting.pop() {
+            // An agent's own copy of what it had the engine write is no change of the user's.
+            if writer.lookout.merged.is_sent(admitted.canonical(), ContentHash::of(&late.bytes)) {
+                continue;
+            }
             if late.is_back {
                 let mode = admitted.found().map_or(0o644, |found| found.stat.st_mode & 0o7777);
                 record(writer, admitted, Some((&late.base, mode)), Some((&late.bytes, mode)))?;

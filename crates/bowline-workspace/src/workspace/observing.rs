@@ -8,6 +8,8 @@ use bowline_state::foreign_files::ForeignFiles;
 use bowline_state::observation::{Known, Stamp};
 use bowline_state::paths::Access;
 
+use super::applying::NotApplied;
+use super::merged_writes::MergedWrites;
 use super::{Workspace, Writer};
 use crate::clock::now;
 use crate::error::FilesError;
@@ -58,6 +60,8 @@ pub(super) struct Lookout {
     awaited: HashMap<String, FileState>,
     // Whose changes on disk are not recorded.
     foreign: ForeignFiles,
+    // What agents may write over.
+    pub(super) merged: MergedWrites,
 }
 
 /// Whether the system is asked to tell what changes.
@@ -125,11 +129,11 @@ impl Workspace {
         let _lock = journal.lock()?;
         store(journal, &observation)?;
         let seen = newest(journal)?;
-        let awaited = std::mem::take(&mut lookout.awaited);
+        let (awaited, merged) = (std::mem::take(&mut lookout.awaited), std::mem::take(&mut lookout.merged));
         // What a scan that was stopped did not come to is still to be learnt.
         let is_behind = observation.report.stopped;
         let foreign = self.inner.settings.foreign_files.clone();
-        *lookout = Lookout { observer: Some(observer), watch, is_behind, seen, awaited, foreign };
+        *lookout = Lookout { observer: Some(observer), watch, is_behind, seen, awaited, foreign, merged };
         Ok(Started { report: observation.report, not_watched })
     }
 
@@ -152,9 +156,10 @@ impl Workspace {
         progress: &mut Progress<'_>,
     ) -> Result<Observed, FilesError> {
         let roots = &self.inner.roots;
-        let mut writer = self.writer();
-        let Writer { journal, lookout, pruned, .. } = &mut *writer;
-        let _lock = journal.lock()?;
+        let mut guard = self.writer();
+        let writer = &mut *guard;
+        let _lock = writer.journal.lock()?;
+        let Writer { journal, lookout, pruned, .. } = writer;
         let (observed, changed) = match lookout.look(journal, roots, &mut now_ns, origin, progress) {
             Ok(found) => found,
             Err(error) => {
@@ -170,6 +175,11 @@ impl Workspace {
         }
         self.outdate(changed.iter().map(String::as_str));
         for path in &changed {
+            match self.restore_merged(writer, roots, path, &origin(path)) {
+                // Who changes the file again meanwhile is found by the next look.
+                Ok(()) | Err(NotApplied::Raced) => {}
+                Err(NotApplied::Failed(error)) => return Err(error),
+            }
             // An editor should see it, if it has nothing unsaved there. What is no text by now cannot be shown.
             if let Ok(admitted) = roots.admit(path, Access::Read)
                 && let Err(error) = self.refresh(&admitted)
@@ -204,8 +214,17 @@ impl Lookout {
             *observer = Observer::restore_after(observer, journal.baseline()?.into_iter().map(known));
             dirty = Dirty::Everything;
         }
-        let whose: Whose<'_> = (origin, &|_| Source::Observed);
-        let (observed, observation) = self.find(journal, roots, (dirty, began_ns), whose, progress)?;
+        let merged = std::mem::take(&mut self.merged);
+        // What an agent has the client write and writes itself, too, is its own.
+        let source = |seen: &Seen| {
+            let after = seen.after.as_ref().and_then(|known| known.hash);
+            let is_repeated = after
+                .is_some_and(|after| merged.overwritten(&seen.path, &origin(&seen.path), after).is_some());
+            if is_repeated { Source::Written } else { Source::Observed }
+        };
+        let found = self.find(journal, roots, (dirty, began_ns), (origin, &source), progress);
+        self.merged = merged;
+        let (observed, observation) = found?;
         self.seen = newest(journal)?;
         // The watch tells nothing twice: what a scan that was stopped did not come to is looked for everywhere.
         self.is_behind = observation.report.stopped;

@@ -16,7 +16,7 @@ use super::documents::{DocumentEvent, Documents};
 use super::editor::beside;
 use super::reversal::{ReversalOptions, TakenFile, take_back_all};
 use super::sharing::SharedNews;
-use super::writing::{encode, settle_document};
+use super::writing::encode;
 use super::{Session, Workspace, Writer};
 use crate::clock::now;
 use crate::error::FilesError;
@@ -439,7 +439,7 @@ fn show(documents: &mut Documents, known_by: &str, new: Option<&NewFile>, stat: 
     }
     // A document whose file is gone, or is not text any more, goes on showing what it showed.
     if let Some(decoded) = new.and_then(|new| text::decode(new.bytes.to_vec()).ok()) {
-        settle_document(documents, known_by, &Arc::new(decoded.text), stat);
+        documents.settle(known_by, &Arc::new(decoded.text), stat);
     }
 }
 

@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::sync::{Arc, MutexGuard};
 
-use bowline_state::changes::{ChangeId, Origin};
+use bowline_state::changes::{ChangeId, ContentHash, Origin};
 use bowline_state::documents::{Truth, truth};
 use bowline_state::grants::FileId;
 use bowline_state::ledger::{Decision, Knowledge, Situation, Verdict, Version, decide, decide_deletion};
 use bowline_state::paths::{Access, Protection};
 use bowline_state::text::{self, Decoded, Encoding, Format, NotText};
-use rustix::fs::Stat;
 
 use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied, Telling};
 use super::documents::{DocumentEvent, Documents};
+use super::merged_writes::MergedWrite;
 use super::reading::document_version;
 use super::{KeptText, Session, Writer};
 use crate::clock::now;
@@ -174,8 +174,9 @@ impl Session {
         origin: &Origin,
         agreed: Option<Agreed<'_>>,
     ) -> Result<Written, NotApplied> {
+        self.workspace.restore_merged(writer, &self.roots, path, origin)?;
         let mut documents = self.workspace.documents();
-        let mut decided = self.decide(path, content, &documents, None)?;
+        let mut decided = self.decide(path, content, &documents)?;
         if let Some(agreed) = agreed
             && !agreed.to(&decided)?
         {
@@ -184,9 +185,20 @@ impl Session {
         if decided.unsaved.is_some() {
             // Nothing is saved for the sake of a write that cannot be.
             encode(&decided.decision.text, decided.format, path)?;
+            let on_disk = (decided.admitted.canonical(), decided.current.as_ref());
+            self.workspace.adopt_repeated(writer, on_disk, content, origin)?;
             // What the user typed is the user's change: it is saved first, so that to undo the agent's keeps it.
-            self.workspace.save_open(writer, &mut documents, &self.roots, path)?;
-            decided = self.decide(path, content, &documents, decided.base)?;
+            let saved = self.workspace.save_open(writer, &mut documents, &self.roots, path)?.text;
+            let canonical = decided.admitted.canonical();
+            writer.lookout.merged.note(canonical, decided.merged_write(content, origin));
+            if let Some(base) = decided.base.take() {
+                self.with_ledger(|ledger| ledger.wrote(canonical, base));
+            }
+            decided = self.decide(path, content, &documents)?;
+            if *saved != *content && decided.holds(content) {
+                // The agent's own copy came meanwhile: the next attempt begins with what the user typed.
+                return Err(NotApplied::Raced);
+            }
         }
         let edited = match agreed {
             Some(Agreed::Edited(_, text)) => Some(text.clone()),
@@ -195,10 +207,11 @@ impl Session {
         let is_edited = edited.is_some();
         // What the session knows stays what it sent: its next write is merged with what the person made of this one.
         decided.decision.text = edited.unwrap_or(decided.decision.text);
-        let open = documents.find(&decided.admitted);
+        let (open, merged) = (documents.find(&decided.admitted), decided.merged_write(content, origin));
         // Where no document is open, nobody has to wait for the disk.
         let mut documents = open.map(|open| (documents, open));
         let written = self.carry_out(writer, decided, documents.as_mut(), origin)?;
+        writer.lookout.merged.note(&written.path, merged);
         Ok(Written { is_edited, ..written })
     }
 
@@ -209,7 +222,7 @@ impl Session {
     pub fn preview(&self, path: &str, content: &str) -> Result<Preview, FilesError> {
         self.wait_for_writers(path);
         let documents = self.workspace.documents();
-        let decided = self.decide(path, content, &documents, None)?;
+        let decided = self.decide(path, content, &documents)?;
         let bytes = encode(&decided.decision.text, decided.format, path)?;
         let held = decided.unsaved.is_none()
             && decided.current.as_ref().is_some_and(|current| current.bytes == bytes);
@@ -284,14 +297,8 @@ impl Session {
             .map_err(|why| FilesError::Rejected { path: admitted.asked().to_owned(), why })
     }
 
-    /// Decides a write; against a text of choice if there is one, else against what the session knows.
-    fn decide(
-        &self,
-        path: &str,
-        content: &str,
-        documents: &Documents,
-        base: Option<Arc<String>>,
-    ) -> Result<Decided, FilesError> {
+    /// Decides a write against what the session knows.
+    fn decide(&self, path: &str, content: &str, documents: &Documents) -> Result<Decided, FilesError> {
         let workspace = &self.workspace;
         let settings = &workspace.inner.settings;
         let admitted = self.roots.admit(path, Access::Write)?;
@@ -331,10 +338,7 @@ impl Session {
             }
             _ => on_disk.unwrap_or(Version(0)),
         };
-        let knowledge = match base {
-            Some(base) => Knowledge::Whole(base),
-            None => self.with_ledger(|ledger| ledger.knowledge(admitted.canonical(), version)),
-        };
+        let knowledge = self.with_ledger(|ledger| ledger.knowledge(admitted.canonical(), version));
         let unseen = match &knowledge {
             Knowledge::Whole(_) | Knowledge::Hashed(_) | Knowledge::Absent => false,
             Knowledge::Windows(seen) => *seen != version,
@@ -391,7 +395,7 @@ impl Session {
             change = lookout.adopt(journal, &self.workspace.inner.roots, (&path, &current.bytes), origin)?;
         }
         if let Some((documents, known_by)) = documents {
-            settle_document(documents, known_by, &text, stat.as_ref());
+            documents.settle(known_by, &text, stat.as_ref());
         }
         self.with_ledger(|ledger| ledger.wrote(&path, decision.known));
         // Also if nothing is left of what was sent after the merge.
@@ -430,6 +434,20 @@ fn decode<'a>(bytes: &'a [u8], path: &str) -> Result<(Format, Cow<'a, str>), Fil
 }
 
 impl Decided {
+    /// Returns what the agent may overwrite, if the file is to hold something else than what was sent.
+    fn merged_write(&self, content: &str, origin: &Origin) -> Option<MergedWrite> {
+        let Decision { known, text, .. } = &self.decision;
+        let encoded = |text: &str| encode(text, self.format, self.admitted.asked()).ok();
+        let merged = (known != text).then(|| encoded(text))??;
+        let sent = [content.as_bytes(), &encoded(known)?].map(ContentHash::of);
+        Some(MergedWrite { sent, merged, origin: origin.clone() })
+    }
+
+    /// Says whether the file holds just this text.
+    fn holds(&self, content: &str) -> bool {
+        self.current.as_ref().is_some_and(|current| current.bytes == content.as_bytes())
+    }
+
     /// Returns what there is to be replaced.
     fn before(&self) -> Result<Option<Arc<String>>, FilesError> {
         Ok(match (&self.unsaved, &self.current) {
@@ -471,21 +489,4 @@ pub(super) fn encode(text: &str, format: Format, path: &str) -> Result<Vec<u8>, 
         Ok(_) => Err(not_text(NotText::Unfaithful)),
         Err(why) => Err(not_text(why)),
     }
-}
-
-/// Lets an open document show what its file holds now, with as few edits as it takes.
-pub(super) fn settle_document(
-    documents: &mut Documents,
-    path: &str,
-    text: &Arc<String>,
-    stat: Option<&Stat>,
-) {
-    let settled = documents.alter(path, |document| {
-        let before = document.text().clone();
-        document.settle(text.clone(), stat.map(disk::version));
-        before
-    });
-    let Some(before) = settled else { return };
-    documents.identify(path, stat);
-    documents.tell_edited(path, &before);
 }

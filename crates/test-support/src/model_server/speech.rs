@@ -56,8 +56,8 @@ pub(super) fn anthropic(said: &Say, number: usize, events: bool) -> (&'static st
     (EVENTS, named(&events))
 }
 
-/// Returns an answer of OpenAI's chat completions with its type, as events. The number tells answers apart.
-pub(super) fn chat(said: &Say, number: usize) -> (&'static str, String) {
+/// Returns an answer of OpenAI's chat completions with its type, as events or as one object. The number tells answers apart.
+pub(super) fn chat(said: &Say, number: usize, events: bool) -> (&'static str, String) {
     let (delta, stop) = match said {
         Say::Text(text) => (json!({"role": "assistant", "content": text}), "stop"),
         Say::Call { name, args } => {
@@ -67,6 +67,10 @@ pub(super) fn chat(said: &Say, number: usize) -> (&'static str, String) {
             (json!({"role": "assistant", "tool_calls": [call]}), "tool_calls")
         }
     };
+    if !events {
+        let choice = json!({"index": 0, "message": delta, "finish_reason": stop});
+        return (JSON, json!({"object": "chat.completion", "choices": [choice]}).to_string());
+    }
     let said = json!({"choices": [{"index": 0, "delta": delta}]});
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": stop}]});
     (EVENTS, format!("data: {said}\n\ndata: {end}\n\ndata: [DONE]\n\n"))

@@ -1,6 +1,7 @@
 //! The agents of the matrix: how each is started without a network, and what its tools are called.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -79,6 +80,33 @@ impl MatrixAgent {
             OtherAgent::Kimi => (Vec::new(), agent_homes::kimi(url)),
             OtherAgent::Eliza => (Vec::new(), Variables::new()),
         })
+    }
+
+    /// Returns what has to be said of loading its sessions.
+    ///
+    /// gemini names the file of a session by the minute and the session. It opens that file anew before it looks for what is
+    /// to be loaded: if the minute is the one in which the session began, what the file held is gone.
+    pub(crate) fn load_note(self) -> Option<&'static str> {
+        (self == Self::Other(OtherAgent::Gemini))
+            .then_some("in a later minute than the one in which it began")
+    }
+
+    /// Waits until a session that has just begun can be loaded.
+    pub(crate) fn wait_to_load(self) {
+        let minute = || SystemTime::now().duration_since(UNIX_EPOCH).map(|now| now.as_secs() / 60);
+        let begun = minute().ok();
+        while self.load_note().is_some() && minute().ok() == begun {
+            std::thread::park_timeout(Duration::from_millis(500));
+        }
+    }
+
+    /// Returns what a model says to have a look at the added tools, if it is not shown them at once.
+    ///
+    /// qwen connects to servers after it has answered that a session is open, and its model has to search for their tools:
+    /// nothing that a server or an editor says changes that.
+    pub(crate) fn search(self) -> Option<Say> {
+        let query = json!({"query": "select:mcp__bowline__edit_text_file"});
+        (self == Self::Other(OtherAgent::Qwen)).then(|| Say::call("tool_search", query))
     }
 
     /// Whether a scripted model decides what it does.

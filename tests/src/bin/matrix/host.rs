@@ -121,7 +121,7 @@ async fn take(root: &Path, bowline: &Path, agent: MatrixAgent, row: &mut Row) ->
         judge(row, agent, &stage, &passed, &calls, &model);
         row.set(
             Column::Sessions,
-            go_on(|trace, more, prompt| run(&later, trace, more, prompt), &stage, &passed)?,
+            go_on(|trace, more, prompt| run(&later, trace, more, prompt), agent, &stage, &passed)?,
         );
         let endlessly = |trace: &str, more: &[&str], prompt: &str| run(&never, trace, more, prompt);
         row.set(Column::Cancel, interrupt(endlessly, agent, &stage, &endless)?);
@@ -213,7 +213,12 @@ fn judge(
 }
 
 /// Goes on with the session in another process of the agent.
-fn go_on(run: impl Fn(&str, &[&str], &str) -> Result<Child>, stage: &Stage, passed: &Passed) -> Result<Cell> {
+fn go_on(
+    run: impl Fn(&str, &[&str], &str) -> Result<Child>,
+    agent: MatrixAgent,
+    stage: &Stage,
+    passed: &Passed,
+) -> Result<Cell> {
     let can = passed.advertised();
     let offered = [
         ("list", !can["sessionCapabilities"]["list"].is_null()),
@@ -224,10 +229,14 @@ fn go_on(run: impl Fn(&str, &[&str], &str) -> Result<Child>, stage: &Stage, pass
     if !names.contains(&"load") && !names.contains(&"resume") {
         return Ok(Cell::fault("offers neither load nor resume"));
     }
+    agent.wait_to_load();
     let code = wait(&mut run("again", &["--session", "last"], "still there?")?)?;
     let names = names.join(", ");
     Ok(match code {
-        Some(0) => Cell::good(format!("goes on ({names})")),
+        Some(0) => match agent.load_note() {
+            None => Cell::good(format!("goes on ({names})")),
+            Some(note) => Cell::fault(format!("goes on ({names}) {note}")),
+        },
         code => {
             let failed = Passed::read(stage, "again");
             match failed.0.iter().rev().find(|message| message["error"].is_object()) {

@@ -38,6 +38,15 @@ reads and edits by shell commands in `bowline run`: its patch is no function tha
 pass unseen: what an agent does not ask for, the host asks about when it is done through the host. – names what the peer cannot do or does otherwise. **✗** is
 not explained yet. n/a: the peer has nothing of the kind, or the script cannot make it do so.
 
+Some cells need more than their words:
+
+- opencode has the client write its edit and also writes the same text to the disk itself; which is first is chance. For the rest of
+  the turn Bowline brings back what the second write removes of unsaved text; both are in the journal.
+- gemini names the file of a session by the minute and the session, and opens it anew before it looks for what is to be
+  loaded. In the minute in which a session began, `session/load` so removes what the session held.
+- qwen connects to MCP servers after it has answered that a session is open, and hides their tools: its model finds them by
+  `tool_search`. `_meta` of a tool does not change that, and what would (`alwaysLoadTools`) is in qwen's own settings only.
+
 Faults of peers that Bowline works around are in one table, `crates/bowline-state/src/quirks.rs`; `BOWLINE_NO_QUIRKS=1` turns
 that off.
 ";

@@ -85,6 +85,11 @@ impl Cell {
         Self { mark: Mark::Bad, text: format!("{}, but {what}", self.text) }
     }
 
+    /// Says what the peer makes of it all the same.
+    pub(crate) fn but_by_peer(self, what: &str) -> Self {
+        Self { mark: self.mark.max(Mark::Fault), text: format!("{}, but {what}", self.text) }
+    }
+
     /// Puts two into one.
     pub(crate) fn both(one: Self, other: Self) -> Self {
         Self { mark: one.mark.max(other.mark), text: format!("{}, {}", one.text, other.text) }
@@ -119,11 +124,11 @@ impl Row {
         self.cells.insert(column, cell);
     }
 
-    /// Says of some steps what is wrong with them all the same.
-    pub(crate) fn but(&mut self, columns: &[Column], what: &str) {
+    /// Changes the cells of some steps.
+    pub(crate) fn alter(&mut self, columns: &[Column], change: impl Fn(Cell) -> Cell) {
         for column in columns {
             if let Some(cell) = self.cells.remove(column) {
-                self.cells.insert(*column, cell.but(what));
+                self.cells.insert(*column, change(cell));
             }
         }
     }

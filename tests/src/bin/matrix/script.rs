@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use test_support::model_server::{ModelServer, Say};
 use test_support::processes::working_in;
 
 use crate::agents::{MatrixAgent, Step, Way};
 use crate::report::{Cell, Column, Row, error_text, questions};
-use crate::wire::Wire;
+use crate::wire::{PATIENCE, Wire};
 
 pub(crate) const SAVED: &str = "one\ntwo\nthree\n";
 pub(crate) const UNSAVED: &str = "one\ntwo\nthree\nnot saved yet\n";
@@ -114,7 +114,7 @@ async fn take(root: &Path, bowline: &Path, agent: MatrixAgent, way: Way, row: &m
     let calls: Vec<Option<Say>> = steps.iter().map(|step| agent.call(way, step)).collect();
     let mut script: Vec<Say> = calls.iter().flatten().cloned().collect();
     script.push(Say::text("Done."));
-    let model = ModelServer::start(script).await?;
+    let model = ModelServer::start(script.clone()).await?;
     let (more, variables) = agent.prepare(&stage.home, model.url())?;
     let command: Vec<String> = agent.command(root).into_iter().chain(more).collect();
     let proxy = [bowline.display().to_string(), "proxy".to_owned(), "--".to_owned()];
@@ -124,6 +124,10 @@ async fn take(root: &Path, bowline: &Path, agent: MatrixAgent, way: Way, row: &m
     tokio::task::block_in_place(|| {
         let mut wire = start()?;
         let (session, advertised) = open_session(&mut wire, &stage, row)?;
+        if let Some(search) = agent.search() {
+            find_tools(&mut wire, &session, &search, &model)?;
+            model.go_on_with(script);
+        }
         let done = work(&mut wire, &session, agent, way, &steps, &calls, &model)?;
         judge(row, agent, &wire, &stage, &done, &model);
         // Some agents ask their model for more than a turn needs.
@@ -132,7 +136,7 @@ async fn take(root: &Path, bowline: &Path, agent: MatrixAgent, way: Way, row: &m
         let list = list(&mut wire, &session, &advertised, &stage);
         wire.end();
         row.set(Column::Leftovers, stage.leftovers());
-        let load = load(start, &session, &advertised, &stage);
+        let load = load(start, agent, &session, &advertised, &stage);
         row.set(Column::Sessions, Cell::both(list, load));
         anyhow::Ok(())
     })
@@ -161,6 +165,22 @@ fn prompt(session: &str, text: &str) -> Value {
     json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]})
 }
 
+/// Has a model search for the added tools until the agent knows them.
+fn find_tools(wire: &mut Wire, session: &str, search: &Say, model: &ModelServer) -> Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        model.go_on_with(vec![search.clone(), Say::text("Searched.")]);
+        let id = wire.request("session/prompt", prompt(session, "Which tools are there?"));
+        wire.answer(id, |_, _| ())?;
+        let heard = model.heard();
+        let found = heard.last().map(|request| request["messages"].to_string()).unwrap_or_default();
+        if found.contains("old_text") {
+            return Ok(());
+        }
+    }
+    bail!("the added tools are never found")
+}
+
 /// Has the steps done: in one turn by a model, else in a turn each. Returns what was asked in each.
 fn work(
     wire: &mut Wire,
@@ -179,9 +199,10 @@ fn work(
     if agent.has_model() {
         // The n-th request of the model comes after its n-th reply was acted upon.
         let acted: Vec<usize> = (0..calls.len()).filter(|at| calls[*at].is_some()).collect();
+        let before = model.heard().len();
         let id = wire.request("session/prompt", prompt(session, "go"));
         wire.answer(id, |_, message| {
-            let running = acted.get(model.heard().len().saturating_sub(1));
+            let running = acted.get(model.heard().len().saturating_sub(before + 1));
             if let Some(done) = running.and_then(|at| done[*at].as_mut()) {
                 note(done, message);
             }
@@ -224,7 +245,9 @@ fn judge(
     model: &ModelServer,
 ) {
     if done[0].is_some() {
-        let heard = format!("{}{}", json!(model.heard()), json!(wire.told));
+        // An edit shows the editor what it would change, so what the editor was told proves nothing of a model.
+        let told = if agent.has_model() { Value::Null } else { json!(wire.told) };
+        let heard = format!("{}{told}", json!(model.heard()));
         let seen = heard.contains("not saved yet");
         row.set(Column::UnsavedRead, if seen { Cell::good("yes") } else { Cell::bad("no") });
     }
@@ -241,9 +264,11 @@ fn judge(
     set(Column::Command, done[3].as_ref(), is("made.txt", "made"), "not run");
     // A scripted model calls a tool that it is not shown; others would not.
     let offered = model.heard().iter().map(|asked| asked["tools"].to_string()).collect::<String>();
-    if agent.has_model() && !offered.contains("edit_text_file") {
+    if agent.search().is_some() {
+        row.alter(&[Column::UnsavedRead], |cell| cell.but_by_peer("its model has to search for the tools"));
+    } else if agent.has_model() && !offered.contains("edit_text_file") {
         let columns = [Column::UnsavedRead, Column::Edit, Column::NewFile, Column::Command];
-        row.but(&columns, "the model is not shown the tool");
+        row.alter(&columns, |cell| cell.but("the model is not shown the tool"));
     }
 }
 
@@ -305,10 +330,17 @@ fn list(wire: &mut Wire, session: &str, advertised: &Value, stage: &Stage) -> Ce
 }
 
 /// Loads the session in another process.
-fn load(start: impl Fn() -> Result<Wire>, session: &str, advertised: &Value, stage: &Stage) -> Cell {
+fn load(
+    start: impl Fn() -> Result<Wire>,
+    agent: MatrixAgent,
+    session: &str,
+    advertised: &Value,
+    stage: &Stage,
+) -> Cell {
     if advertised["loadSession"] != true {
         return Cell::fault("no load");
     }
+    agent.wait_to_load();
     let loaded = || {
         let mut wire = start()?;
         initialize(&mut wire)?;
@@ -319,7 +351,10 @@ fn load(start: impl Fn() -> Result<Wire>, session: &str, advertised: &Value, sta
         loaded.map(|_| replayed)
     };
     let cell = match loaded() {
-        Ok(true) => Cell::good("load"),
+        Ok(true) => match agent.load_note() {
+            None => Cell::good("load"),
+            Some(note) => Cell::fault(format!("load {note}")),
+        },
         Ok(false) => Cell::bad("load replays nothing"),
         Err(error) => Cell::bad(error.to_string()),
     };

@@ -477,6 +477,64 @@ fn a_request_of_gemini_is_ours_by_its_title_if_no_command_can_be_in_it() {
     );
 }
 
+/// What gemini 0.61.0 asks before a tool of an MCP server that is given a command, which is the title then.
+fn gemini_command(id: &str, command: &str, text: &str) -> Value {
+    let mut asked = gemini(command, "other", text);
+    asked["params"]["toolCall"]["toolCallId"] = json!(id);
+    asked
+}
+
+#[test]
+fn a_command_of_gemini_is_ours_by_the_registered_name_in_its_id() {
+    let id = "mcp_bowline_execute__mcp_bowline_execute_1794931303165_0";
+    let input = r#"{"command":"make"}"#;
+    let omitted = "[Payload omitted due to length with parameters: command, args]";
+    let mut of_a_shell = gemini_command(id, "make", input);
+    of_a_shell["params"]["options"] = options();
+    let mut as_command = gemini_command(id, "make", input);
+    as_command["params"]["toolCall"]["kind"] = json!("execute");
+    check(
+        &[
+            gemini_command(id, "make", input),
+            gemini_command(id, "make", omitted),
+            // An id that a model's server has chosen.
+            gemini_command("mcp_bowline_execute__0f3a", "make", input),
+            // Tools of other servers.
+            gemini_command("mcp_other_execute__0f3a", "make", input),
+            gemini_command("mcp_bowline_execute___x__0f3a", "make", input),
+            gemini_command("mcp_bowline_execute__x__0f3a", "make", input),
+            gemini_command("other__mcp_bowline_execute__0f3a", "make", input),
+            gemini_command("mcp_bowline_execute__", "make", input),
+            gemini_command("mcp_bowline_execute", "make", input),
+            gemini_command("run_shell_command__0f3a", "make", input),
+            // Ids are told of no other tool: its title has more.
+            gemini_command("mcp_bowline_edit_text_file__0f3a", "make", r#"{"path":"a.txt"}"#),
+            // An input that the tool does not have.
+            gemini_command(id, "make", r#"{"command":"make","script":"x"}"#),
+            gemini_command(id, "make", "{}"),
+            of_a_shell,
+            as_command,
+        ],
+        expect![[r#"
+            execute proceed_once, execute proceed_once
+            execute proceed_once, execute proceed_once
+            execute proceed_once, execute proceed_once
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+            passes, passes
+        "#]],
+    );
+}
+
 /// What qwen 0.24.4 asks before a tool; `named` is what its options name.
 fn qwen(tool: &str, named: &str, input: Value) -> Value {
     let call = json!({
