@@ -673,7 +673,7 @@ fn text_that_is_passed_on_attaches_nothing() {
         ["resource"] bowline: attached a.txt, 8 bytes
         []
         []
-        ["resource_link"] bowline: .env is not attached: holds secrets; only a rule that names it allows it
+        ["resource_link"] bowline: .env is not attached: it holds secrets; only a rule that names it allows it
         ["resource"] bowline: attached a.txt, 8 bytes
     "#]]
     .assert_eq(&told.concat());

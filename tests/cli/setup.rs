@@ -341,7 +341,7 @@ fn what_cannot_be_understood_is_left_alone_and_the_way_by_hand_is_shown() {
             "{ \"theme\": One Dark }",
             expect![[r#"
                 --- stderr
-                bowline: nothing was written to $HOME/.config/zed/settings.json: line 1, column 12: a value is missing
+                bowline: nothing was written to $HOME/.config/zed/settings.json: line 1, column 12: Unexpected word
                 --- 1
             "#]],
         ),
@@ -706,7 +706,7 @@ fn mcp_clients_are_told_of_a_server() {
     .assert_eq(&scene.clean(&scene.get(".cursor/mcp.json")));
     expect![[r#"
         --- stderr
-        bowline: Zed starts Bowline as an agent: leave --mcp away, as in `bowline setup zed`
+        bowline: --mcp is not for Zed, where Bowline is an agent: use `bowline setup zed`
         --- 2
     "#]]
     .assert_eq(&scene.run(&["setup", "zed", "--mcp"]));

@@ -2,22 +2,28 @@
 //!
 //! Some agents have the client write a file and also write the same text to the disk themselves, in either order. Where the
 //! client has merged that text with what the user typed, the agent's own copy removes the user's lines again, although
-//! nobody asked for that. So for the rest of the turn a file that holds exactly what its agent sent gets the merged text
-//! back.
+//! nobody asked for that. So a file that soon after holds exactly what its agent sent gets the merged text back, within the
+//! same turn. What comes later may be a person who removes these lines, and stays.
 
 use std::collections::HashMap;
 
 use bowline_state::changes::{ContentHash, Origin};
+use bowline_state::observation::Known;
 use bowline_state::paths::Access;
 
 use super::applying::{Bytes, Current, Effect, Group, NewFile, NotApplied, Telling};
-use super::{Workspace, Writer, now};
+use super::{Workspace, Writer};
+use crate::clock::now;
 use crate::error::FilesError;
 use crate::roots::Roots;
+use crate::walker;
 
 /// So many merged writes are remembered, with so many bytes of text; files beyond that are not protected.
 const MAX_WRITES: usize = 4096;
 const MAX_BYTES: usize = 64 << 20;
+
+/// How long after a merged write the agent's own copy is expected, in nanoseconds.
+const SOON_NS: i64 = 10_000_000_000;
 
 /// The merged writes of the turns that go on.
 #[derive(Debug, Default)]
@@ -35,6 +41,8 @@ pub(super) struct MergedWrite {
     pub(super) merged: Vec<u8>,
     /// Whose write it is.
     pub(super) origin: Origin,
+    /// When it was, by the clock of file stamps.
+    pub(super) at_ns: i64,
 }
 
 impl MergedWrite {
@@ -67,10 +75,13 @@ impl MergedWrites {
         self.writes.get(path).is_some_and(|write| write.sent.contains(&text))
     }
 
-    /// Returns the merged text, if a file holds what its agent has sent in the same turn.
-    pub(super) fn overwritten(&self, path: &str, origin: &Origin, disk: ContentHash) -> Option<&[u8]> {
-        let write = self.writes.get(path).filter(|write| write.is_of(origin) && write.sent.contains(&disk));
-        write.map(|write| write.merged.as_slice())
+    /// Returns the merged text, if a file holds what its agent has sent in the same turn, since a moment soon after.
+    pub(super) fn overwritten(&self, path: &str, origin: &Origin, disk: &Known) -> Option<&[u8]> {
+        let hash = disk.hash?;
+        let write =
+            self.writes.get(path).filter(|write| write.is_of(origin) && write.sent.contains(&hash))?;
+        let passed = disk.stamp.ctime_ns.saturating_sub(write.at_ns);
+        (passed <= SOON_NS).then_some(write.merged.as_slice())
     }
 
     /// Says whether a file has a merged write of the same turn.
@@ -113,8 +124,9 @@ impl Workspace {
         }
         let Some(current) = self.load(roots, &admitted)? else { return Ok(()) };
         let Writer { journal, lookout, .. } = &mut *writer;
-        let disk = ContentHash::of(&current.bytes);
-        let Some(merged) = lookout.merged.overwritten(&canonical, origin, disk) else { return Ok(()) };
+        let hash = Some(ContentHash::of(&current.bytes));
+        let disk = Known { stamp: walker::stamp(&current.stat), hash, racy: false };
+        let Some(merged) = lookout.merged.overwritten(&canonical, origin, &disk) else { return Ok(()) };
         let bytes = merged.to_vec();
         lookout.adopt(journal, &self.inner.roots, (&canonical, &current.bytes), origin)?;
         let new = Some(NewFile { bytes: Bytes::Own(bytes), mode: None });
@@ -127,6 +139,8 @@ impl Workspace {
 
 #[cfg(test)]
 mod tests {
+    use bowline_state::observation::Stamp;
+
     use super::*;
 
     fn origin(session: &str, turn: u64) -> Origin {
@@ -135,20 +149,27 @@ mod tests {
 
     fn write(origin: Origin, merged: &[u8]) -> Option<MergedWrite> {
         let sent = [b"sent\n" as &[u8], b"sent\r\n"].map(ContentHash::of);
-        Some(MergedWrite { sent, merged: merged.to_owned(), origin })
+        Some(MergedWrite { sent, merged: merged.to_owned(), origin, at_ns: 1_000 })
     }
 
     #[test]
     fn only_what_was_sent_in_the_same_turn_is_brought_back() {
         let mut writes = MergedWrites::default();
         writes.note("/w/a", write(origin("s", 1), b"merged\n"));
-        let overwritten = |writes: &MergedWrites, of: &Origin, text: &str| {
-            writes.overwritten("/w/a", of, ContentHash::of(text.as_bytes())).map(<[u8]>::to_vec)
+        let overwritten_at = |writes: &MergedWrites, of: &Origin, text: &str, ctime_ns| {
+            let stamp = Stamp { device: 1, inode: 1, size: 0, mtime_ns: 0, ctime_ns, mode: 0 };
+            let disk = Known { stamp, hash: Some(ContentHash::of(text.as_bytes())), racy: false };
+            writes.overwritten("/w/a", of, &disk).map(<[u8]>::to_vec)
         };
+        let overwritten =
+            |writes: &MergedWrites, of: &Origin, text: &str| overwritten_at(writes, of, text, 1_000);
         for sent in ["sent\n", "sent\r\n"] {
             assert_eq!(overwritten(&writes, &origin("s", 1), sent), Some(b"merged\n".to_vec()));
         }
         assert_eq!(overwritten(&writes, &origin("s", 1), "something else\n"), None);
+        let last = 1_000 + SOON_NS;
+        assert!(overwritten_at(&writes, &origin("s", 1), "sent\n", last).is_some());
+        assert_eq!(overwritten_at(&writes, &origin("s", 1), "sent\n", last + 1), None, "a person, perhaps");
         assert_eq!(overwritten(&writes, &origin("s", 2), "sent\n"), None);
         assert_eq!(overwritten(&writes, &origin("t", 1), "sent\n"), None);
         assert_eq!(overwritten(&writes, &Origin::default(), "sent\n"), None);

@@ -217,8 +217,9 @@ impl Lookout {
         let merged = std::mem::take(&mut self.merged);
         // What an agent has the client write and writes itself, too, is its own.
         let source = |seen: &Seen| {
-            let after = seen.after.as_ref().and_then(|known| known.hash);
-            let is_repeated = after
+            let is_repeated = seen
+                .after
+                .as_ref()
                 .is_some_and(|after| merged.overwritten(&seen.path, &origin(&seen.path), after).is_some());
             if is_repeated { Source::Written } else { Source::Observed }
         };

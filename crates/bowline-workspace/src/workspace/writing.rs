@@ -18,6 +18,7 @@ use super::{KeptText, Session, Writer};
 use crate::clock::now;
 use crate::disk;
 use crate::error::FilesError;
+use crate::file_clock::now_ns;
 use crate::roots::{Admitted, Denied};
 use crate::writers::{self, Purpose, WriterState};
 
@@ -440,7 +441,7 @@ impl Decided {
         let encoded = |text: &str| encode(text, self.format, self.admitted.asked()).ok();
         let merged = (known != text).then(|| encoded(text))??;
         let sent = [content.as_bytes(), &encoded(known)?].map(ContentHash::of);
-        Some(MergedWrite { sent, merged, origin: origin.clone() })
+        Some(MergedWrite { sent, merged, origin: origin.clone(), at_ns: now_ns() })
     }
 
     /// Says whether the file holds just this text.
