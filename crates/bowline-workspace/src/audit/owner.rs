@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use bowline_state::audit::Entry;
@@ -11,11 +11,14 @@ use super::Shared;
 use super::error::AuditError;
 use super::writer::Writer;
 
+/// So many requests wait for the thread; who comes with one more waits until it has taken some.
+const MAX_WAITING: usize = 1024;
+
 /// A handle on the thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Owner {
     // None only while it is dropped.
-    requests: Option<Sender<Request>>,
+    requests: Option<SyncSender<Request>>,
     thread: Option<JoinHandle<()>>,
     directory: PathBuf,
 }
@@ -23,7 +26,7 @@ pub(super) struct Owner {
 /// What the thread is asked for.
 #[derive(Debug)]
 pub(super) enum Request {
-    Append(Append),
+    Append(Box<Append>),
     /// For the files of the log and its anchor.
     Files(SyncSender<(Shared, Shared)>),
 }
@@ -38,7 +41,7 @@ pub(super) struct Append {
 impl Owner {
     /// Starts the thread.
     pub(super) fn start(writer: Writer, directory: PathBuf) -> io::Result<Self> {
-        let (requests, received) = channel();
+        let (requests, received) = sync_channel(MAX_WAITING);
         let thread =
             thread::Builder::new().name("audit-log".to_owned()).spawn(move || serve(writer, &received))?;
         Ok(Self { requests: Some(requests), thread: Some(thread), directory })
@@ -46,7 +49,7 @@ impl Owner {
 
     /// Appends an entry and waits until the anchor has it.
     pub(super) fn append(&self, entry: &Entry) -> Result<u64, AuditError> {
-        self.ask(|reply| Request::Append(Append { entry: entry.clone(), reply }))?
+        self.ask(|reply| Request::Append(Box::new(Append { entry: entry.clone(), reply })))?
     }
 
     /// Returns the files of the log and its anchor.
@@ -89,7 +92,7 @@ pub(super) fn serve_all(writer: &mut Writer, requests: impl Iterator<Item = Requ
     }
     let entries: Vec<&Entry> = appends.iter().map(|append| &append.entry).collect();
     let outcomes = writer.append_all(&entries);
-    for (Append { reply, .. }, outcome) in appends.into_iter().zip(outcomes) {
-        reply.send(outcome).unwrap_or_default();
+    for (append, outcome) in appends.iter().zip(outcomes) {
+        append.reply.send(outcome).unwrap_or_default();
     }
 }

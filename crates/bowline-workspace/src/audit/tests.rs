@@ -89,7 +89,7 @@ fn each_is_told_the_number_of_its_own_entry() {
     let (requests, replies): (Vec<_>, Vec<_>) = (0..3)
         .map(|number| {
             let (reply, replied) = sync_channel(1);
-            (Request::Append(Append { entry: entry(number), reply }), replied)
+            (Request::Append(Box::new(Append { entry: entry(number), reply })), replied)
         })
         .unzip();
     writes.0.store(0, Ordering::Relaxed);
