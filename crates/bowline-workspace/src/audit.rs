@@ -2,7 +2,7 @@
 //!
 //! A log is a directory of files of JSON lines. Its anchor is one small file that lies elsewhere: where the log ends,
 //! and where what is kept of it begins. The anchor is also the lock between processes. Each entry is one write to the
-//! newest file and one to the anchor. One thread owns the log ([`owner`]): entries that wait at the same time are written
+//! newest file and one to the anchor. One thread owns the log (`owner.rs`): entries that wait at the same time are written
 //! together, and none is answered for before the anchor knows it. A process that is killed leaves at most the lines of one
 //! write not anchored, and the last of them torn. None of them was answered for.
 //!
