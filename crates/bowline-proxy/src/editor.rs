@@ -66,7 +66,7 @@ pub(crate) struct Editor {
     // Files that were read through the editor. Invariant: at most `MAX_KNOWN`.
     read: Arc<Mutex<BTreeSet<String>>>,
     pub(crate) allowed: Arc<Allowed>,
-    // Terminals that nobody has waited for yet, and how often the editor had cancelled when they were asked for. Invariant: each
+    // Terminals that no request has waited for yet, and how often the editor had cancelled when they were asked for. Invariant: each
     // goes when it is released, so there are no more than commands of the session.
     begun: Arc<Mutex<HashMap<TerminalId, u64>>>,
     shelf: Arc<Shelf>,
@@ -95,7 +95,7 @@ impl Allowed {
 
     /// Waits until the editor has cancelled more often than that.
     pub(crate) async fn cancelled_since(&self, count: u64) {
-        // It cannot end: whoever waits has the sender.
+        // It cannot end: the task that waits has the sender.
         self.cancellations.subscribe().wait_for(|now| *now > count).await.map(drop).unwrap_or_default();
     }
 }

@@ -533,7 +533,7 @@ fn the_anchor_knows_every_entry_that_was_answered_for() {
         assert_eq!(log.append(&entry).unwrap(), number);
         assert_eq!(lab.anchored(), number);
     }
-    // Nobody can remove the newest read, nor add one.
+    // Removing the newest read or adding one is found.
     lab.edit(|lines| drop(lines.pop()));
     expect![[r#"
         19 entries in 1 files, Some((1, 19))

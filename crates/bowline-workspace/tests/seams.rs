@@ -641,7 +641,7 @@ impl Gate for CopyAt {
     fn pass(&self, _: Call, bytes: usize) -> io::Result<usize> {
         let Some(file) = self.file.get() else { return Ok(bytes) };
         if self.calls.fetch_add(1, Ordering::Relaxed) >= self.nth && !self.done.load(Ordering::Relaxed) {
-            // While the engine holds a lease, whoever opens the file waits.
+            // While the engine holds a lease, a program that opens the file waits.
             let mut options = fs::OpenOptions::new();
             options.write(true).truncate(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
             if let Ok(mut file) = options.open(file) {

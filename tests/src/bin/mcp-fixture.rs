@@ -1,7 +1,7 @@
 //! The server that the MCP conformance suite wants to check: its tools, resources and prompts, on Bowline's transport.
 //!
 //! It prints where it listens and the token that requests have to carry, and ends with its stdin.
-#![allow(clippy::print_stdout, reason = "whoever starts it is told so where it listens")]
+#![allow(clippy::print_stdout, reason = "the program that starts it reads there where it listens")]
 #![allow(deprecated, reason = "the suite checks revisions of MCP that have logging and sampling")]
 
 use std::borrow::Cow;
@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// The secret that requests have to carry: nobody but the test knows the port.
+/// The secret that requests have to carry: only the test knows the port.
 const TOKEN: &str = "fixture";
 
 /// One red pixel.
@@ -111,7 +111,7 @@ fn address_schema() -> Value {
     })
 }
 
-/// Returns what the tools that ask nobody give.
+/// Returns what the tools give that ask no question.
 fn plain_content(tool: &str) -> Option<Value> {
     let data = r#"{"test":"data","value":123}"#;
     Some(match tool {

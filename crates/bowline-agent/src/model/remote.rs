@@ -113,7 +113,7 @@ impl Remote {
         self.endpoint.authorize(self.client.post(url)).json(&body)
     }
 
-    /// Returns what is known of the model, with the window that its server has for it, if nobody has said another.
+    /// Returns what is known of the model, with the window that its server has for it, if the user has set no other.
     async fn ask_window(&self) -> Result<ModelInfo, window::WindowUnknown> {
         let (info, provider) = (self.info.clone(), self.endpoint.provider);
         let Some(path) = window::path(provider, &info) else { return Ok(info) };

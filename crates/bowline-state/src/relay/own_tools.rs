@@ -23,7 +23,7 @@
 //!   chooses: then that is the title. So the options have to be those that only MCP tools are asked about with, and the input,
 //!   which the content tells, must have nothing but the tool's arguments. Our tool that runs something has a `command`: it is
 //!   known by the call's id, which begins with the registered name of the tool. Another server's tool can only have that name
-//!   if the server is called `mcp_bowline`, and whoever can configure that has its program run already.
+//!   if the server is called `mcp_bowline`, and a program that can configure that is run already.
 //! - `qwen` names the registered tool in `_meta`. A project can have a tool of its own under any name, so the options have to be
 //!   those for an MCP tool, which name the tool as its server does.
 //! - `kimi-code` titles its requests with the registered name of the tool, whatever the model said, and gives them neither kind

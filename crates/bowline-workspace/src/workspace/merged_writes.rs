@@ -2,7 +2,7 @@
 //!
 //! Some agents have the client write a file and also write the same text to the disk themselves, in either order. Where the
 //! client has merged that text with what the user typed, the agent's own copy removes the user's lines again, although
-//! nobody asked for that. So a file that soon after holds exactly what its agent sent gets the merged text back, within the
+//! no user asked for that. So a file that soon after holds exactly what its agent sent gets the merged text back, within the
 //! same turn. What comes later may be a person who removes these lines, and stays.
 
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ impl MergedWrites {
     /// Notes a write of an agent: whether it was merged, or there is nothing to bring back any more.
     pub(super) fn note(&mut self, path: &str, write: Option<MergedWrite>) {
         self.writes.remove(path);
-        // Without a session nobody can say whose the second write is.
+        // Without a session it is not known whose the second write is.
         let Some(write) = write.filter(|write| write.origin.session.is_some()) else { return };
         let is_full = |writes: &HashMap<String, MergedWrite>| {
             let bytes: usize = writes.values().map(|write| write.merged.len()).sum();
@@ -116,7 +116,7 @@ impl Workspace {
         path: &str,
         origin: &Origin,
     ) -> Result<(), NotApplied> {
-        // A path that is not for writing is for whoever writes to it to refuse.
+        // A path that is not for writing is refused by the write itself.
         let Ok(admitted) = roots.admit(path, Access::Write) else { return Ok(()) };
         let canonical = admitted.canonical().to_owned();
         if !writer.lookout.merged.covers(&canonical, origin) {

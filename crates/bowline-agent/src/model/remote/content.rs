@@ -104,7 +104,7 @@ pub(super) fn tool_name(name: &str) -> String {
     if name.is_empty() { "unnamed".to_owned() } else { name }
 }
 
-/// Returns a signature with its provider's name: nobody else can use it, and a session may change its model.
+/// Returns a signature with its provider's name: no other provider can use it, and a session may change its model.
 pub(super) fn tag(provider: Provider, signature: &str) -> String {
     format!("{}:{signature}", provider.id())
 }

@@ -187,7 +187,7 @@ impl<'v> ReplyReader<'v> {
                 self.voice.text(ending.withheld).await;
             }
         }
-        // The last call of a reply that was cut by a limit may be cut too, and nobody can tell. None is run then, but the
+        // The last call of a reply that was cut by a limit may be cut too, which cannot be told. None is run then, but the
         // model has to hear of it.
         if stop != Stop::Refused {
             for call in calls {

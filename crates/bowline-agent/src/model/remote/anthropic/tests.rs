@@ -212,7 +212,7 @@ fn a_model_does_not_begin_to_think_in_the_middle_of_a_turn_or_beyond_its_limit()
         let body = body("claude-sonnet-4-5", &info(true), &request);
         assert_eq!(body.get("thinking").is_some(), thinks, "{body}");
     }
-    // And nobody tells a model to think that cannot.
+    // And a model that cannot think is not told to.
     let request = Request { thinking: Thinking::Low, ..request(begun(Some("anthropic:sig")), &[]) };
     assert_eq!(body("claude-sonnet-4-5", &info(false), &request).get("thinking"), None);
 }
