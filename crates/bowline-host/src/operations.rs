@@ -13,7 +13,7 @@ use bowline_state::quirks::Quirk;
 use bowline_state::schema::v1::{Error, PermissionOptionId};
 use bowline_wire::service::CancelSignal;
 use bowline_workspace::approvals::{Cleared, Refused, Request};
-use bowline_workspace::audit::AuditError;
+use bowline_workspace::audit::{AuditError, Pending};
 use bowline_workspace::clock::now;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::observer::ObserverOptions;
@@ -138,7 +138,14 @@ impl Operating {
     pub(crate) fn record(&mut self, decision: Decision) -> Result<(), Failure> {
         self.decide(decision);
         let recorded = self.held.shared.approvals.record(&self.entry);
-        recorded.map_err(|error| self.unrecorded(&error))
+        recorded.map_err(|error| unrecorded(&self.held, &error))
+    }
+
+    /// Submits what became of it to the log: it may be told only once that is recorded.
+    pub(crate) fn submit(&mut self, decision: Decision) -> Submitted {
+        self.decide(decision);
+        let pending = self.held.shared.approvals.submit(self.entry.clone());
+        Submitted { pending, held: self.held.clone() }
     }
 
     fn decide(&mut self, decision: Decision) {
@@ -146,11 +153,6 @@ impl Operating {
         self.entry.decision = decision;
         let took = self.started.elapsed().as_micros();
         self.entry.latency_us = Some(u64::try_from(took).unwrap_or(u64::MAX));
-    }
-
-    fn unrecorded(&self, error: &AuditError) -> Failure {
-        self.held.show(Event::Notice { text: &error.to_string() });
-        Refused::Unrecorded.into()
     }
 
     /// Records that it did not come to anything, and returns why. Waits for the disk.
@@ -168,6 +170,27 @@ impl Operating {
         // What fails is told as such, also if it cannot be recorded.
         self.record(decision).err().unwrap_or(failure)
     }
+}
+
+/// What became of an operation, on its way to the log.
+pub(crate) struct Submitted {
+    pending: Pending,
+    held: Arc<Held>,
+}
+
+impl Submitted {
+    /// Waits until the log has it.
+    pub(crate) async fn recorded(self) -> Result<(), Failure> {
+        match self.pending.recorded().await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(unrecorded(&self.held, &error)),
+        }
+    }
+}
+
+fn unrecorded(held: &Held, error: &AuditError) -> Failure {
+    held.show(Event::Notice { text: &error.to_string() });
+    Refused::Unrecorded.into()
 }
 
 /// Lets an operation pass, as long as it is wanted: its request is not cancelled, nor its turn, nor its session over.

@@ -21,7 +21,7 @@ use bowline_state::question::{Answer, Choice, Item, Keep, Occasion, Offer, Quest
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use crate::audit::{AuditError, AuditLog};
+use crate::audit::{AuditError, AuditLog, Pending};
 use crate::clock::now;
 use crate::policy::{PolicyFile, Scope};
 
@@ -420,6 +420,11 @@ impl Approvals {
     /// Returns why that could not be done. Then nothing else should be.
     pub fn record(&self, entry: &Entry) -> Result<(), AuditError> {
         self.inner.audit.append(entry).map(drop)
+    }
+
+    /// As [`Approvals::record`], for a task that waits for the outcome.
+    pub fn submit(&self, entry: Entry) -> Pending {
+        self.inner.audit.submit(entry)
     }
 
     /// Returns the audit log.

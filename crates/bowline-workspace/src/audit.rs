@@ -2,8 +2,8 @@
 //!
 //! A log is a directory of files of JSON lines. Its anchor is one small file that lies elsewhere: where the log ends,
 //! and where what is kept of it begins. The anchor is also the lock between processes. Each entry is one write to the
-//! newest file and one to the anchor. One thread owns the log (`owner.rs`): entries that wait at the same time are written
-//! together, and none is answered for before the anchor knows it. A process that is killed leaves at most the lines of one
+//! newest file and one to the anchor. Entries that come at the same time are written together (`owner.rs`), and none is
+//! answered for before the anchor knows it. A process that is killed leaves at most the lines of one
 //! write not anchored, and the last of them torn. None of them was answered for.
 //!
 //! A log that is found in another state than its anchor says goes on from the anchor, with an entry that tells what was
@@ -24,6 +24,7 @@ use bowline_state::audit::{Entry, Report};
 
 pub use error::AuditError;
 use owner::Owner;
+pub use owner::Pending;
 pub use reading::{Entries, Filter, entries, verify};
 use writer::Writer;
 
@@ -123,13 +124,18 @@ impl AuditLog {
         self.owner.append(entry)
     }
 
+    /// As [`AuditLog::append`], for a task that waits: it blocks only if nothing else is being appended, and then as long.
+    pub fn submit(&self, entry: Entry) -> Pending {
+        self.owner.submit(entry)
+    }
+
     /// Waits until everything that was appended is on the disk.
     ///
     /// # Errors
     /// Fails if the disk says no.
     pub fn sync(&self) -> Result<(), AuditError> {
         // The files are shared, so that nobody has to wait with appending.
-        let (log, anchor) = self.owner.files()?;
+        let (log, anchor) = self.owner.files();
         log.sync()?;
         anchor.sync()
     }

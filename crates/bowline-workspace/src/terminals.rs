@@ -1,6 +1,6 @@
 //! Commands that run for an agent, with their whole process tree.
 //!
-//! Every command has a [`supervisor`], a process that owns whatever the command starts. A terminal is a task that reads
+//! Every command has a [`supervisor`], a process that owns whatever the command starts, and runs one command at a time. A terminal is a task that reads
 //! the command's output and talks to the supervisor; it keeps the tail of the output as text. When a terminal is
 //! released, the last handle is dropped, or this process dies, nothing that the command started stays behind.
 //!
@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::future::Future;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use bowline_state::policy::{Named, targets};
 use bowline_state::schema::v1::TerminalId;
 pub use bowline_state::terminal::Asked;
 use bowline_state::terminal::{self, Exit, Limits, Output};
+use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
@@ -44,7 +46,7 @@ pub use registry::{MAX_RELEASED, MAX_RELEASED_BYTES};
 pub use spawn::Supervisor;
 pub use watcher::{Live, Watcher};
 
-use job::Job;
+use job::{Descriptors, Input, Job};
 use registry::{Handle, Registry};
 use running::{Progress, Request, Terminal};
 
@@ -299,8 +301,7 @@ impl LocalTerminals {
             argv,
             env,
             pty: prepared.pty,
-            talks: false,
-            input: None,
+            input: Input::Null,
             limits: settings.resources,
             confinement: prepared.confinement,
             scratch,
@@ -319,10 +320,14 @@ impl LocalTerminals {
         self.patiently(gone).await;
         let unstarted =
             self.registry.enter(&id, Handle { number, requests, progress: observed, released: false })?;
-        let spawned = spawn::spawn(&settings.supervisor, &prepared.directory)
-            .map_err(|why| TerminalError::Supervisor(why.to_string()))?;
+        let unusable = |why: io::Error| TerminalError::Supervisor(why.to_string());
+        let streams = streams(prepared.directory).map_err(unusable)?;
+        let pool = self.registry.pool.clone();
+        let supervisor = if job.leaves_supervisor() { pool.take() } else { pool.start() };
+        let supervisor = supervisor.map_err(unusable)?;
         let (started, answer) = oneshot::channel();
-        let terminal = Terminal::new(id.clone(), job, output, spawned, progress.clone(), started);
+        let terminal =
+            Terminal::new(id.clone(), job, output, streams, (supervisor, pool), progress.clone(), started);
         let registry = Arc::downgrade(&self.registry);
         tokio::spawn(async move {
             let shown = terminal.run(received).await;
@@ -405,9 +410,13 @@ impl LocalTerminals {
             // One that ended meanwhile needs no order.
             requests.send(Request::Release).await.unwrap_or_default();
         }
+        let idle = self.registry.pool.close();
         let all = async {
             for (_, progress) in released {
                 closed(progress).await;
+            }
+            for supervisor in idle {
+                supervisor.end().await;
             }
         };
         self.patiently(all).await;
@@ -438,6 +447,14 @@ impl LocalTerminals {
     async fn patiently(&self, end: impl Future<Output = ()>) {
         timeout(self.registry.settings.grace + 2 * PATIENCE, end).await.unwrap_or_default();
     }
+}
+
+/// Returns where the output of a command is read, and what the command gets.
+fn streams(directory: WorkingDirectory) -> io::Result<(pipe::Receiver, Descriptors)> {
+    let (reader, writer) = io::pipe()?;
+    let (output, errors) = (writer.try_clone()?.into(), writer.into());
+    let descriptors = Descriptors { directory: directory.handle, output, errors, input: None };
+    Ok((pipe::Receiver::from_owned_fd(reader.into())?, descriptors))
 }
 
 /// Waits until a terminal's task has ended.

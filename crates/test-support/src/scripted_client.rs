@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use agent_client_protocol_schema::ProtocolVersion;
 use agent_client_protocol_schema::v1::{
@@ -44,7 +44,9 @@ async fn take_plan(arguments: ClientArguments) -> Result<()> {
     command.args(rest);
     let (agent, process) = spawn_agent(command, Arc::clone(&client), Limits::DEFAULT)?;
     let steps = take_steps(&client, &agent, plan).await;
-    let exit = process.shutdown(Grace::default()).await;
+    // Peers on slow machines take their time, and whether they end by themselves is what is checked.
+    let grace = Grace { after_close: Duration::from_secs(120), ..Grace::default() };
+    let exit = process.shutdown(grace).await;
     steps.with_context(|| exit.to_string())?;
     ensure!(exit.status.is_some_and(|status| status.success()), "{exit}");
     Ok(())

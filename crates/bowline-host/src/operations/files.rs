@@ -25,7 +25,7 @@ use bowline_workspace::workspace::{
     Agreed, EditorWrite, KeptText, PRIVILEGES_DROPPED, Preview, ReadText, Written,
 };
 
-use super::{Asking, Operating, blocking, clear};
+use super::{Asking, Operating, Submitted, blocking, clear};
 use crate::front_end::Event;
 use crate::session::Held;
 
@@ -117,7 +117,10 @@ pub(crate) async fn read_text(
     })
     .await??;
     let (mut operating, admitted) = match looked {
-        Looked::Done(read) => return Ok(read),
+        Looked::Done((read, submitted)) => {
+            submitted.recorded().await?;
+            return Ok(read);
+        }
         Looked::Ask(asking) => *asking,
     };
     let request = Request {
@@ -132,7 +135,7 @@ pub(crate) async fn read_text(
         deeds: vec![Deed::Read { path: admitted.canonical().to_owned(), file: admitted.file_id() }],
     };
     let cleared = clear(&mut operating, &request, &cancel).await;
-    blocking(move || match cleared {
+    let (read, submitted) = blocking(move || match cleared {
         Ok(_) => {
             operating.wanted().map_err(|failure| operating.fail(failure))?;
             // What was agreed to is that file, and no other that has its name by now.
@@ -151,20 +154,26 @@ pub(crate) async fn read_text(
         }
         Err(failure) => Err(operating.fail(failure)),
     })
-    .await?
+    .await??;
+    submitted.recorded().await?;
+    Ok(read)
 }
 
 pub(super) fn same(one: &Admitted, other: &Admitted) -> bool {
     (one.canonical(), one.file_id()) == (other.canonical(), other.file_id())
 }
 
-fn finish_read(operating: &mut Operating, admitted: &Admitted, window: Window) -> Result<ReadText, Failure> {
+/// Reads a file. The text may be told once it is recorded.
+fn finish_read(
+    operating: &mut Operating,
+    admitted: &Admitted,
+    window: Window,
+) -> Result<(ReadText, Submitted), Failure> {
     match operating.held.files.read_admitted(admitted, window) {
         Ok(read) => {
             operating.entry().bytes = Some(read.text.len() as u64);
             operating.entry().reason = links_reason(&read).or(operating.entry().reason.take());
-            operating.record(Decision::Allowed)?;
-            Ok(read)
+            Ok((read, operating.submit(Decision::Allowed)))
         }
         Err(error) => Err(operating.fail(error.into())),
     }

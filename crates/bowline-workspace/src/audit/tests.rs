@@ -1,15 +1,15 @@
 //! Entries that wait for each other are appended together, and each is answered for by itself.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Condvar, Mutex};
 use std::{fs, io, thread};
 
 use bowline_state::audit::{Action, Subject};
 use bowline_state::changes::Moment;
 use tempfile::TempDir;
+use tokio::sync::oneshot;
 
-use super::owner::{Append, Request, serve_all};
+use super::owner::{Append, append_together};
 use super::*;
 use crate::calls::{Call, Gate};
 
@@ -42,6 +42,11 @@ impl Lab {
         let settings = Settings { max_file_bytes, ..Settings::default() };
         let (directory, anchor) = self.places();
         Writer::open(&directory, &anchor, settings, Calls::default()).unwrap()
+    }
+
+    fn lines(&self) -> usize {
+        let log = self.places().0.join(place::name(1));
+        fs::read_to_string(log).unwrap().lines().count()
     }
 
     /// What verifying finds, and how many files and lines there are.
@@ -80,6 +85,31 @@ fn entries_of_many_threads_are_numbered_once_each() {
 }
 
 #[test]
+fn entries_that_wait_for_a_writer_are_all_recorded() {
+    let lab = Lab::new();
+    let entered = Arc::new(Entered::default());
+    let (directory, anchor) = lab.places();
+    let log =
+        AuditLog::open_with(&directory, &anchor, Settings::default(), Calls::gated(entered.clone())).unwrap();
+    let log = Arc::new(log);
+    entered.hold();
+    let first = thread::spawn({
+        let log = log.clone();
+        move || log.append(&entry(0)).unwrap()
+    });
+    entered.wait();
+    let pending: Vec<_> = (1..=64).map(|number| log.submit(entry(number))).collect();
+    assert_eq!(lab.lines(), 0, "the first is still being written");
+    entered.release();
+    assert_eq!(first.join().unwrap(), 1);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let numbers: Vec<u64> =
+        pending.into_iter().map(|pending| runtime.block_on(pending.recorded()).unwrap()).collect();
+    assert_eq!(numbers, (2..=65).collect::<Vec<u64>>());
+    assert_eq!(lab.state(), (String::new(), 1, 65));
+}
+
+#[test]
 fn each_is_told_the_number_of_its_own_entry() {
     let lab = Lab::new();
     let writes = Arc::new(Writes::default());
@@ -88,19 +118,63 @@ fn each_is_told_the_number_of_its_own_entry() {
     let mut writer = Writer::open(&directory, &anchor, Settings::default(), calls).unwrap();
     let (requests, replies): (Vec<_>, Vec<_>) = (0..3)
         .map(|number| {
-            let (reply, replied) = sync_channel(1);
-            (Request::Append(Box::new(Append { entry: entry(number), reply })), replied)
+            let (reply, replied) = oneshot::channel();
+            (Append { entry: entry(number), reply }, replied)
         })
         .unzip();
     writes.0.store(0, Ordering::Relaxed);
-    serve_all(&mut writer, requests.into_iter());
+    append_together(&mut writer, requests.into_iter());
     assert_eq!(writes.0.load(Ordering::Relaxed), 2, "one write to the log, and one to the anchor");
-    let numbers: Vec<u64> = replies.iter().map(|reply| reply.recv().unwrap().unwrap()).collect();
+    let numbers: Vec<u64> =
+        replies.into_iter().map(|reply| reply.blocking_recv().unwrap().unwrap()).collect();
     assert_eq!(numbers, [1, 2, 3]);
     let log = fs::read_to_string(lab.places().0.join(place::name(1))).unwrap();
     let texts: Vec<bool> =
         log.lines().enumerate().map(|(at, line)| line.contains(&format!("\"entry {at}\""))).collect();
     assert_eq!(texts, [true; 3]);
+}
+
+/// Holds the next write back until it is released.
+#[derive(Default)]
+struct Entered {
+    state: Mutex<Held>,
+    changed: Condvar,
+}
+
+#[derive(Default, PartialEq, Clone, Copy)]
+enum Held {
+    #[default]
+    No,
+    Next,
+    Inside,
+}
+
+impl Entered {
+    fn hold(&self) {
+        *self.state.lock().unwrap() = Held::Next;
+    }
+
+    fn wait(&self) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |state| *state != Held::Inside).unwrap());
+    }
+
+    fn release(&self) {
+        *self.state.lock().unwrap() = Held::No;
+        self.changed.notify_all();
+    }
+}
+
+impl Gate for Entered {
+    fn pass(&self, call: Call, bytes: usize) -> io::Result<usize> {
+        let mut state = self.state.lock().unwrap();
+        if call == Call::Write && *state == Held::Next {
+            *state = Held::Inside;
+            self.changed.notify_all();
+            drop(self.changed.wait_while(state, |state| *state == Held::Inside).unwrap());
+        }
+        Ok(bytes)
+    }
 }
 
 /// Counts writes.

@@ -66,6 +66,12 @@ impl Writer {
         (Arc::clone(&self.log), Arc::clone(&self.anchor))
     }
 
+    /// Appends one entry and returns its number.
+    pub(super) fn append(&mut self, entry: &Entry) -> Result<u64, AuditError> {
+        let _lock = self.anchor.lock(Sharing::Alone)?;
+        self.append_some(&[entry]).0
+    }
+
     /// Appends entries with as few writes as there may be. What fails is what was in the write that failed.
     pub(super) fn append_all(&mut self, entries: &[&Entry]) -> Vec<Result<u64, AuditError>> {
         if entries.is_empty() {

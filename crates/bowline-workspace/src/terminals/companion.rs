@@ -3,20 +3,20 @@
 //! It has a [`supervisor`](super::supervisor) like every command of a terminal: when the [`Companion`] is dropped, or this
 //! process dies, nothing that the program started stays behind.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_state::terminal::Exit;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
-use tokio::process::Child;
+use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use super::job::{Job, KEEP, KILL, Report, ResourceLimits};
-use super::spawn::spawn_talking;
+use super::job::{Descriptors, Input, Job, Report, ResourceLimits};
+use super::spawn::{SupervisorProcess, driven};
 use super::{PATIENCE, START, Supervisor, TerminalError};
 
 /// What to run.
@@ -47,9 +47,7 @@ pub struct Streams {
 /// A program that runs. Dropping it ends the program and everything it started.
 #[derive(Debug)]
 pub struct Companion {
-    reports: Lines<BufReader<OwnedReadHalf>>,
-    orders: OwnedWriteHalf,
-    child: Child,
+    supervisor: SupervisorProcess,
     grace: Duration,
 }
 
@@ -74,43 +72,44 @@ impl Companion {
         let unusable = |why: io::Error| TerminalError::Supervisor(why.to_string());
         let (reader, writer) = io::pipe().map_err(unusable)?;
         let writer = pipe::Sender::from_owned_fd(writer.into()).map_err(unusable)?;
-        // The supervisor opens it by its name, and has an end of its own then. Ours goes when the program runs.
-        let (companion, streams) = Self::start_with(supervisor, program, Some(&reader)).await?;
+        let (companion, streams) = Self::start_with(supervisor, program, Some(reader.into())).await?;
         Ok((companion, streams, writer))
     }
 
     async fn start_with(
         supervisor: &Supervisor,
         program: Program,
-        input: Option<&io::PipeReader>,
+        input: Option<OwnedFd>,
     ) -> Result<(Self, Streams), TerminalError> {
-        let input = input.map(|input| format!("/proc/{}/fd/{}", std::process::id(), input.as_raw_fd()));
         let name = program.argv.first().cloned().unwrap_or_default();
         let unusable = |why: io::Error| TerminalError::Supervisor(why.to_string());
-        if !program.directory.is_dir() {
-            return Err(TerminalError::DirectoryRemoved(program.directory.display().to_string()));
-        }
-        let (child, control, streams) = spawn_talking(supervisor, &program.directory).map_err(unusable)?;
-        let (reports, orders) = control.into_split();
-        let reports = BufReader::new(reports).lines();
-        let mut companion = Self { reports, orders, child, grace: program.grace };
+        let directory = File::open(&program.directory).ok().filter(|_| program.directory.is_dir());
+        let removed = || TerminalError::DirectoryRemoved(program.directory.display().to_string());
+        let directory = directory.ok_or_else(removed)?;
+        let (talk, output) = StdUnixStream::pair().map_err(unusable)?;
+        let (reader, errors) = io::pipe().map_err(unusable)?;
+        let reader = pipe::Receiver::from_owned_fd(reader.into()).map_err(unusable)?;
+        let streams = Streams { talk: driven(talk).map_err(unusable)?, errors: reader };
         let job = Job {
             argv: program.argv,
             env: program.env,
             pty: None,
-            talks: true,
-            input,
+            input: if input.is_some() { Input::Pipe } else { Input::Output },
             limits: program.resources,
             confinement: None,
             scratch: None,
             grace: program.grace,
         };
-        let mut first = KEEP.as_bytes().to_vec();
-        serde_json::to_writer(&mut first, &job).map_err(|why| TerminalError::Supervisor(why.to_string()))?;
-        first.push(b'\n');
+        let descriptors =
+            Descriptors { directory: directory.into(), output: output.into(), errors: errors.into(), input };
+        let supervisor = SupervisorProcess::start(supervisor).map_err(unusable)?;
+        let mut companion = Self { supervisor, grace: program.grace };
         let started = async {
-            companion.orders.write_all(&first).await.map_err(unusable)?;
-            match companion.report().await {
+            // A supervisor that does not take the job closes the channel.
+            companion.supervisor.run(&job, &descriptors).await.unwrap_or_default();
+            // Nobody but the program holds them open.
+            drop(descriptors);
+            match companion.supervisor.report().await {
                 Some(Report::Started(_)) => Ok(()),
                 Some(Report::Failed(failed)) => Err(TerminalError::not_started(&name, failed)),
                 Some(Report::Exited(_) | Report::Exceeded(_) | Report::Gone) | None => {
@@ -128,7 +127,7 @@ impl Companion {
     /// Waiting again after that waits for everything that it started, and returns none.
     pub async fn ended(&mut self) -> Option<Exit> {
         loop {
-            match self.report().await? {
+            match self.supervisor.report().await? {
                 Report::Exited(ended) => return Some(ended.into()),
                 Report::Failed(_) | Report::Gone => return None,
                 Report::Started(_) | Report::Exceeded(_) => {}
@@ -139,19 +138,12 @@ impl Companion {
     /// Ends the program and everything it started, and returns when nothing of it runs. What cannot be ended is not
     /// waited for; its supervisor goes on trying.
     pub async fn end(mut self) {
-        // If the channel is closed, its supervisor has ended.
-        self.orders.write_all(KILL.as_bytes()).await.unwrap_or_default();
+        self.supervisor.kill();
         let patience = self.grace + PATIENCE;
         let gone = async {
             while self.ended().await.is_some() {}
-            self.child.wait().await.map_or_else(drop, drop);
+            self.supervisor.end().await;
         };
         timeout(patience, gone).await.unwrap_or_default();
-    }
-
-    /// Returns what the supervisor says next; none when it has ended, or is no supervisor.
-    async fn report(&mut self) -> Option<Report> {
-        let line = self.reports.next_line().await.ok()??;
-        serde_json::from_str(&line).ok()
     }
 }

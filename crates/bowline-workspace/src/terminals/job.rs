@@ -1,16 +1,23 @@
-//! What a host and the supervisor of a terminal tell each other: one JSON text per line.
+//! What a host and the supervisor of a terminal tell each other: one JSON text per line, and with a job the descriptors that
+//! the command gets.
 
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bowline_state::operation::Invocation;
 use bowline_state::terminal::{Exit, signal_name};
+use rustix::io::retry_on_intr;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use serde::{Deserialize, Serialize};
 
 /// The longest line between the two, in bytes: what a command and its environment may be at most, as JSON.
-pub(super) const MAX_LINE: u64 = 16 * 1024 * 1024;
+pub(super) const MAX_LINE: usize = 16 * 1024 * 1024;
 
-/// What a host says first: whoever reads it is to start a supervisor, and to clean up should that be killed.
+/// What a host says to a keeper.
 pub(super) const KEEP: &str = "keep\n";
 
 /// What asks a supervisor to end the command and everything it started. The end of the channel asks for the same.
@@ -76,16 +83,132 @@ pub(super) struct Job {
     /// The whole environment.
     pub(super) env: Vec<(String, String)>,
     pub(super) pty: Option<Size>,
-    /// Whether its standard output is a socket that is its standard input as well.
-    pub(super) talks: bool,
-    /// Where the command's standard input can be opened, if that is not its output as well. Some programs take a socket that
-    /// is both for closed as soon as something comes in.
-    pub(super) input: Option<String>,
+    /// What its standard input is.
+    pub(super) input: Input,
     pub(super) limits: ResourceLimits,
     pub(super) confinement: Option<Confinement>,
     /// A directory for temporary files that is made for the command, and removed after it.
     pub(super) scratch: Option<PathBuf>,
     pub(super) grace: Duration,
+}
+
+impl Job {
+    /// Says whether the supervisor may run another command afterwards: a pseudo-terminal takes its session, and a confined
+    /// command shares nothing with another.
+    pub(super) fn leaves_supervisor(&self) -> bool {
+        self.pty.is_none() && self.confinement.is_none()
+    }
+}
+
+/// What a command reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Input {
+    /// Nothing.
+    Null,
+    /// Its standard output, which is a socket.
+    Output,
+    /// A pipe of its own. Some programs take a socket that is both for closed as soon as something comes in.
+    Pipe,
+}
+
+/// The descriptors of a command.
+#[derive(Debug)]
+pub(super) struct Descriptors {
+    /// Where it runs.
+    pub(super) directory: OwnedFd,
+    pub(super) output: OwnedFd,
+    pub(super) errors: OwnedFd,
+    /// None unless [`Input::Pipe`] is set.
+    pub(super) input: Option<OwnedFd>,
+}
+
+/// How many there are at most.
+pub(super) const MAX_DESCRIPTORS: usize = 4;
+
+impl Descriptors {
+    /// Returns them in the order in which they are sent.
+    pub(super) fn as_fds(&self) -> Vec<BorrowedFd<'_>> {
+        let fixed = [&self.directory, &self.output, &self.errors];
+        fixed.into_iter().chain(&self.input).map(|descriptor| descriptor.as_fd()).collect()
+    }
+
+    fn received(descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let mut descriptors = descriptors.into_iter();
+        let (directory, output, errors) = (descriptors.next()?, descriptors.next()?, descriptors.next()?);
+        Some(Self { directory, output, errors, input: descriptors.next() })
+    }
+}
+
+/// What a supervisor is told.
+pub(super) enum Order {
+    /// To start another one, and to clean up should that be killed.
+    Keep,
+    /// To run a command.
+    Run(Box<(Job, Descriptors)>),
+    /// To end the command and everything it started.
+    Kill,
+}
+
+/// The supervisor's end of the channel on which it is told something.
+pub(super) struct Orders {
+    channel: UnixStream,
+    buffer: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Orders {
+    pub(super) fn new(channel: UnixStream) -> Self {
+        Self { channel, buffer: Vec::new(), descriptors: Vec::new() }
+    }
+
+    /// Waits for the next order. There is none when the host is gone.
+    pub(super) fn next(&mut self) -> io::Result<Option<Order>> {
+        let mut searched = 0;
+        let end = loop {
+            if let Some(end) = memchr::memchr(b'\n', &self.buffer[searched..]) {
+                break searched + end + 1;
+            }
+            searched = self.buffer.len();
+            if searched > MAX_LINE {
+                return Err(io::Error::other("the order is too long"));
+            }
+            if !self.receive()? {
+                return Ok(None);
+            }
+        };
+        let rest = self.buffer.split_off(end);
+        let line = std::mem::replace(&mut self.buffer, rest);
+        let descriptors = std::mem::take(&mut self.descriptors);
+        if line == KEEP.as_bytes() {
+            return Ok(Some(Order::Keep));
+        }
+        if line == KILL.as_bytes() {
+            return Ok(Some(Order::Kill));
+        }
+        let job = serde_json::from_slice(&line)?;
+        let missing = || io::Error::other("the job came without its descriptors");
+        let descriptors = Descriptors::received(descriptors).ok_or_else(missing)?;
+        Ok(Some(Order::Run(Box::new((job, descriptors)))))
+    }
+
+    /// Takes in what comes next. Returns whether anything did.
+    fn receive(&mut self) -> io::Result<bool> {
+        let mut bytes = [0; 16 * 1024];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let received = retry_on_intr(|| {
+            let mut slices = [IoSliceMut::new(&mut bytes)];
+            recvmsg(&self.channel, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+        })?;
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.descriptors.extend(descriptors);
+            }
+        }
+        self.buffer.extend_from_slice(&bytes[..received.bytes]);
+        Ok(received.bytes > 0)
+    }
 }
 
 /// What a supervisor says.
@@ -94,13 +217,13 @@ pub(super) struct Job {
 pub(super) enum Report {
     /// The command runs, under the supervisor with this process id.
     Started(i32),
-    /// It does not, and the supervisor ends.
+    /// It does not.
     Failed(Failed),
     /// The command itself ended; others that it started may run.
     Exited(Ended),
     /// The command took too much, so it is being ended.
     Exceeded(String),
-    /// Nothing of it runs any more, and the supervisor ends.
+    /// Nothing of it runs any more.
     Gone,
 }
 

@@ -8,6 +8,7 @@ use bowline_state::schema::v1::TerminalId;
 use tokio::sync::{mpsc, watch};
 
 use super::running::{Progress, Request};
+use super::spawn::SupervisorPool;
 use super::{Settings, Shown, TerminalError};
 use crate::workspace::Session;
 
@@ -22,6 +23,7 @@ pub const MAX_RELEASED_BYTES: usize = 32 * 1024 * 1024;
 pub(super) struct Registry {
     pub(super) session: Session,
     pub(super) settings: Settings,
+    pub(super) pool: Arc<SupervisorPool>,
     created: AtomicU64,
     state: Mutex<State>,
 }
@@ -72,7 +74,8 @@ impl State {
 
 impl Registry {
     pub(super) fn new(session: Session, settings: Settings) -> Self {
-        Self { session, settings, created: AtomicU64::new(0), state: Mutex::default() }
+        let pool = Arc::new(SupervisorPool::new(settings.supervisor.clone()));
+        Self { session, settings, pool, created: AtomicU64::new(0), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

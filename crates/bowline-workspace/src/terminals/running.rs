@@ -3,20 +3,19 @@
 use std::future::pending;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_state::schema::v1::TerminalId;
 use bowline_state::terminal::{Exit, Output, signal_name};
 use rustix::process::{Pid, Signal};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, pipe};
-use tokio::process::Child;
+use tokio::net::unix::pipe;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{spawn_blocking, yield_now};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::job::{Failed, Job, KEEP, KILL, Report};
-use super::spawn::Spawned;
+use super::job::{Descriptors, Failed, Job, Report};
+use super::spawn::{SupervisorPool, SupervisorProcess};
 use super::watcher::{MAX_WAITING, Piece, Watcher};
 use super::{PATIENCE, Shown, VARIABLE, tree};
 
@@ -62,10 +61,11 @@ pub(super) struct Terminal {
     pipe: Option<pipe::Receiver>,
     buffer: Vec<u8>,
     live: Option<broadcast::Sender<Piece>>,
-    child: Child,
-    // None when the supervisor has ended.
-    reports: Option<Lines<BufReader<OwnedReadHalf>>>,
-    orders: Option<OwnedWriteHalf>,
+    // What the command gets; none when it has got it.
+    descriptors: Option<Descriptors>,
+    // None when nothing of the command is left.
+    supervisor: Option<SupervisorProcess>,
+    pool: Arc<SupervisorPool>,
     progress: watch::Sender<Progress>,
     // Answered when the command runs, or does not.
     started: Option<oneshot::Sender<Result<(), Failed>>>,
@@ -81,7 +81,7 @@ pub(super) struct Terminal {
 
 enum Event {
     Asked(Option<Request>),
-    Said(io::Result<Option<String>>),
+    Reported(Option<Report>),
     Read(io::Result<usize>),
     Late,
 }
@@ -91,12 +91,11 @@ impl Terminal {
         id: TerminalId,
         job: Job,
         output: Output,
-        spawned: Spawned,
+        (pipe, descriptors): (pipe::Receiver, Descriptors),
+        (supervisor, pool): (SupervisorProcess, Arc<SupervisorPool>),
         progress: watch::Sender<Progress>,
         started: oneshot::Sender<Result<(), Failed>>,
     ) -> Self {
-        let Spawned { child, control, output: pipe } = spawned;
-        let (reports, orders) = control.into_split();
         Self {
             id,
             job,
@@ -104,9 +103,9 @@ impl Terminal {
             pipe: Some(pipe),
             buffer: vec![0; READ],
             live: Some(broadcast::channel(MAX_WAITING).0),
-            child,
-            reports: Some(BufReader::new(reports).lines()),
-            orders: Some(orders),
+            descriptors: Some(descriptors),
+            supervisor: Some(supervisor),
+            pool,
             progress,
             started: Some(started),
             ran: false,
@@ -119,18 +118,16 @@ impl Terminal {
     /// Runs until the terminal is released and nothing of the command is left. Returns what it shows at the end, unless
     /// the command never ran.
     pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) -> Option<(TerminalId, Shown)> {
-        // A supervisor that does not take the job closes the channel, which is seen below.
-        let mut first = KEEP.as_bytes().to_vec();
-        if let (Ok(()), Some(orders)) = (serde_json::to_writer(&mut first, &self.job), &mut self.orders) {
-            first.push(b'\n');
-            orders.write_all(&first).await.unwrap_or_default();
+        if let (Some(supervisor), Some(descriptors)) = (&mut self.supervisor, self.descriptors.take()) {
+            // A supervisor that does not take the job closes the channel, which is seen below.
+            supervisor.run(&self.job, &descriptors).await.unwrap_or_default();
         }
         let mut wanted = true;
         while !(self.released && self.progress.borrow().gone) {
             let event = tokio::select! {
                 biased;
                 request = requests.recv(), if wanted => Event::Asked(request),
-                line = next_line(&mut self.reports) => Event::Said(line),
+                report = next_report(&mut self.supervisor) => Event::Reported(report),
                 read = read(&self.pipe, &mut self.buffer) => Event::Read(read),
                 () = at(self.late) => Event::Late,
             };
@@ -140,12 +137,8 @@ impl Terminal {
                     wanted = false;
                     self.answer(Request::Release);
                 }
-                Event::Said(Ok(Some(line))) => match serde_json::from_str(&line) {
-                    Ok(report) => self.take_report(report).await,
-                    // It is no supervisor.
-                    Err(_) => self.lost().await,
-                },
-                Event::Said(Ok(None) | Err(_)) => self.lost().await,
+                Event::Reported(Some(report)) => self.take_report(report).await,
+                Event::Reported(None) => self.lost().await,
                 Event::Read(read) => {
                     self.take_read(read);
                     self.read_on(READS);
@@ -180,9 +173,8 @@ impl Terminal {
     }
 
     fn order_end(&mut self) {
-        if let (Some(orders), None) = (&self.orders, self.late) {
-            // The channel has room for so little; if it is closed, that is seen elsewhere.
-            orders.try_write(KILL.as_bytes()).map_or_else(drop, drop);
+        if let (Some(supervisor), None) = (&mut self.supervisor, self.late) {
+            supervisor.kill();
             self.late = Some(Instant::now() + self.job.grace + PATIENCE);
         }
     }
@@ -200,6 +192,7 @@ impl Terminal {
             }
             Report::Failed(failed) => {
                 self.tell_start(Err(failed));
+                self.dismiss().await;
                 self.end(None).await;
             }
             Report::Exited(ended) => {
@@ -207,7 +200,10 @@ impl Terminal {
                 self.progress.send_modify(|progress| progress.exit = Some(ended.into()));
             }
             Report::Exceeded(what) => self.take(format!("\n{what}: it was ended\n").as_bytes()),
-            Report::Gone => self.end(None).await,
+            Report::Gone => {
+                self.dismiss().await;
+                self.end(None).await;
+            }
         }
     }
 
@@ -218,25 +214,42 @@ impl Terminal {
         }
     }
 
+    /// Lets the supervisor, which has nothing left to do, run another command.
+    async fn dismiss(&mut self) {
+        let Some(supervisor) = self.supervisor.take() else { return };
+        let extra = match self.job.leaves_supervisor() {
+            true => self.pool.give_back(supervisor),
+            false => Some(supervisor),
+        };
+        if let Some(extra) = extra {
+            extra.end().await;
+        }
+    }
+
     /// Ends a supervisor that does not end the command; what it ran is looked for after that.
     async fn give_up(&mut self) {
         self.late = None;
-        if let Some(supervisor) = self.supervisor() {
-            let swept = spawn_blocking(move || tree::kill(&tree::stop(supervisor), supervisor));
+        let Some(supervisor) = &mut self.supervisor else { return };
+        if let Some(keeper) = supervisor.id() {
+            let swept = spawn_blocking(move || tree::kill(&tree::stop(keeper), keeper));
             swept.await.unwrap_or_default();
         }
-        self.child.start_kill().unwrap_or_default();
+        supervisor.keeper().start_kill().unwrap_or_default();
     }
 
     /// Cleans up after a supervisor that ended before the command did: it was killed.
     async fn lost(&mut self) {
-        let (supervisor, inner) = (self.supervisor(), self.inner);
-        self.child.start_kill().unwrap_or_default();
-        let status = self.child.wait().await.ok();
+        let Some(mut supervisor) = self.supervisor.take() else { return };
+        let (keeper, inner) = (supervisor.id(), self.inner);
+        // The keeper kills what is left, unless it was killed or stopped too.
+        if timeout(PATIENCE, supervisor.keeper().wait()).await.is_err() {
+            supervisor.keeper().start_kill().unwrap_or_default();
+        }
+        let status = supervisor.keeper().wait().await.ok();
         let variable = format!("{VARIABLE}={}", self.id);
         let scratch = self.job.scratch.clone();
         let swept = spawn_blocking(move || {
-            if let (Some(leader), Some(inner)) = (supervisor, inner) {
+            if let (Some(leader), Some(inner)) = (keeper, inner) {
                 // If the inner one lives, what it owns is still to be found.
                 for _ in 0..SWEEPS {
                     if !tree::runs(inner, leader) {
@@ -248,7 +261,7 @@ impl Terminal {
                 }
             }
             for _ in 0..SWEEPS {
-                let left = supervisor.map(|leader| tree::left_behind(leader, inner, &variable));
+                let left = keeper.map(|leader| tree::left_behind(leader, inner, &variable));
                 let left = left.unwrap_or_default();
                 if left.is_empty() {
                     break;
@@ -268,9 +281,7 @@ impl Terminal {
 
     /// Takes note that nothing of the command is left. If it is not known how the command ended, `otherwise` is how.
     async fn end(&mut self, otherwise: Option<Exit>) {
-        (self.reports, self.orders, self.late) = (None, None, None);
-        // It ended, or is about to.
-        self.child.wait().await.map_or_else(drop, drop);
+        self.late = None;
         self.read_tail().await;
         self.close_pipe();
         self.started = None;
@@ -278,11 +289,6 @@ impl Terminal {
             progress.exit = progress.exit.take().or(otherwise);
             progress.gone = true;
         });
-    }
-
-    /// Returns the supervisor's process id, as long as it is its own.
-    fn supervisor(&self) -> Option<Pid> {
-        self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
     }
 
     /// Reads what is in the pipe already: what a command wrote before it ended is.
@@ -337,9 +343,9 @@ impl Terminal {
     }
 }
 
-async fn next_line(lines: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> io::Result<Option<String>> {
-    match lines {
-        Some(lines) => lines.next_line().await,
+async fn next_report(supervisor: &mut Option<SupervisorProcess>) -> Option<Report> {
+    match supervisor {
+        Some(supervisor) => supervisor.report().await,
         None => pending().await,
     }
 }

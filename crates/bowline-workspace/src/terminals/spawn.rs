@@ -1,21 +1,28 @@
-//! The one place where the host's side starts a process.
+//! The one place where the host's side starts a process, and the supervisors that wait for their next command.
 
 use std::ffi::OsString;
-use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::fstat;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::Pid;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Interest, Lines};
 use tokio::net::UnixStream;
-use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-use super::companion::Streams;
 use super::error::TerminalError;
+use super::job::{Descriptors, Job, KEEP, KILL, MAX_DESCRIPTORS, Report};
 use crate::workspace::WorkingDirectory;
 
-/// The program that is started for every command, to own its processes: one that does nothing but return
+/// So many supervisors wait for a command. A session rarely runs more at the same time.
+const MAX_IDLE: usize = 2;
+
+/// The program that owns the processes of commands: one that does nothing but return
 /// [`supervisor::main`](super::supervisor::main) when it is given these arguments.
 ///
 /// It can be the embedding program itself, which looks at its arguments first thing in `main`.
@@ -34,55 +41,156 @@ impl Supervisor {
     }
 }
 
-/// A supervisor that was started.
+/// A supervisor and its keeper. If this is dropped, they end, and what they run with them.
 #[derive(Debug)]
-pub(super) struct Spawned {
-    pub(super) child: Child,
-    pub(super) control: UnixStream,
-    pub(super) output: pipe::Receiver,
+pub(super) struct SupervisorProcess {
+    keeper: Child,
+    // Its end tells the keeper that the host is gone.
+    _alive: StdUnixStream,
+    reports: Lines<BufReader<UnixStream>>,
 }
 
-/// Starts a supervisor in a directory, which is the very one that was opened, whatever its name leads to by now.
-pub(super) fn spawn(supervisor: &Supervisor, directory: &WorkingDirectory) -> io::Result<Spawned> {
-    let (reader, writer) = io::pipe()?;
-    let directory = format!("/proc/self/fd/{}", directory.handle.as_raw_fd());
-    let (child, control) = launch(supervisor, directory.as_ref(), writer.try_clone()?.into(), writer.into())?;
-    Ok(Spawned { child, control, output: pipe::Receiver::from_owned_fd(OwnedFd::from(reader))? })
-}
-
-/// Starts a supervisor of a program that is talked to.
-pub(super) fn spawn_talking(
-    supervisor: &Supervisor,
-    directory: &Path,
-) -> io::Result<(Child, UnixStream, Streams)> {
-    let (talk, other) = StdUnixStream::pair()?;
-    let (reader, writer) = io::pipe()?;
-    let (child, control) = launch(supervisor, directory, other.into(), writer.into())?;
-    let errors = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-    Ok((child, control, Streams { talk: driven(talk)?, errors }))
-}
-
-/// Starts a supervisor.
-///
-/// Its environment is empty: what a command is given must not work on its supervisor.
-fn launch(
-    supervisor: &Supervisor,
-    directory: &Path,
-    output: OwnedFd,
-    errors: OwnedFd,
-) -> io::Result<(Child, UnixStream)> {
-    if !supervisor.program.is_absolute() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "its program has to be an absolute path"));
+impl SupervisorProcess {
+    /// Starts them.
+    ///
+    /// Their environment is empty: what a command is given must not work on its supervisor.
+    pub(super) fn start(supervisor: &Supervisor) -> io::Result<Self> {
+        if !supervisor.program.is_absolute() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "its program has to be an absolute path",
+            ));
+        }
+        let (alive, keepers) = StdUnixStream::pair()?;
+        io::Write::write_all(&mut &alive, KEEP.as_bytes())?;
+        let (control, theirs) = StdUnixStream::pair()?;
+        let mut command = Command::new(&supervisor.program);
+        command.args(&supervisor.args).env_clear().current_dir("/");
+        command
+            .stdin(OwnedFd::from(keepers))
+            .stdout(OwnedFd::from(theirs))
+            .stderr(std::process::Stdio::null());
+        let keeper = command.spawn()?;
+        let reports = BufReader::new(driven(control)?).lines();
+        Ok(Self { keeper, _alive: alive, reports })
     }
-    let (ours, theirs) = StdUnixStream::pair()?;
-    let mut command = Command::new(&supervisor.program);
-    command.args(&supervisor.args).env_clear().current_dir(directory);
-    command.stdin(OwnedFd::from(theirs)).stdout(output).stderr(errors);
-    Ok((command.spawn()?, driven(ours)?))
+
+    /// Has a command run.
+    pub(super) async fn run(&mut self, job: &Job, descriptors: &Descriptors) -> io::Result<()> {
+        let mut line = serde_json::to_vec(job)?;
+        line.push(b'\n');
+        let descriptors = descriptors.as_fds();
+        let control = self.control();
+        let mut sent = 0;
+        while sent < line.len() {
+            // They go with the first bytes.
+            let descriptors = if sent == 0 { &descriptors[..] } else { &[] };
+            let send = || send(control, &line[sent..], descriptors);
+            sent += control.async_io(Interest::WRITABLE, send).await?;
+        }
+        Ok(())
+    }
+
+    /// Has the command ended that runs, with everything it started.
+    pub(super) fn kill(&mut self) {
+        // The channel has room for so little; if it is closed, that is seen elsewhere.
+        self.control().try_write(KILL.as_bytes()).map_or_else(drop, drop);
+    }
+
+    /// Returns what the supervisor says next; none when it has ended, or is no supervisor.
+    pub(super) async fn report(&mut self) -> Option<Report> {
+        let line = self.reports.next_line().await.ok()??;
+        serde_json::from_str(&line).ok()
+    }
+
+    /// Returns the keeper's process id, as long as it is its own.
+    pub(super) fn id(&self) -> Option<Pid> {
+        self.keeper.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?))
+    }
+
+    /// Returns the keeper.
+    pub(super) fn keeper(&mut self) -> &mut Child {
+        &mut self.keeper
+    }
+
+    /// Lets both end, and waits until they have.
+    pub(super) async fn end(self) {
+        let Self { mut keeper, _alive: alive, reports } = self;
+        drop((alive, reports));
+        keeper.wait().await.map_or_else(drop, drop);
+    }
+
+    /// Says whether both run, as far as one can see.
+    fn runs(&mut self) -> bool {
+        let is_open = matches!(self.control().try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        is_open && matches!(self.keeper.try_wait(), Ok(None))
+    }
+
+    fn control(&mut self) -> &UnixStream {
+        self.reports.get_ref().get_ref()
+    }
+}
+
+fn send(control: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other("there are too many descriptors"));
+    }
+    Ok(sendmsg(control, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?)
+}
+
+/// The supervisors of a session that have nothing to do.
+#[derive(Debug)]
+pub(super) struct SupervisorPool {
+    supervisor: Supervisor,
+    // None when the session has ended.
+    idle: Mutex<Option<Vec<SupervisorProcess>>>,
+}
+
+impl SupervisorPool {
+    pub(super) fn new(supervisor: Supervisor) -> Self {
+        Self { supervisor, idle: Mutex::new(Some(Vec::new())) }
+    }
+
+    /// Returns a supervisor that waits for a command, or starts one.
+    pub(super) fn take(&self) -> io::Result<SupervisorProcess> {
+        while let Some(mut process) = self.pop() {
+            if process.runs() {
+                return Ok(process);
+            }
+        }
+        self.start()
+    }
+
+    /// Starts a supervisor that has run nothing yet.
+    pub(super) fn start(&self) -> io::Result<SupervisorProcess> {
+        SupervisorProcess::start(&self.supervisor)
+    }
+
+    /// Takes back a supervisor that has nothing to do, or returns it if there are enough.
+    pub(super) fn give_back(&self, process: SupervisorProcess) -> Option<SupervisorProcess> {
+        match &mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(idle) if idle.len() < MAX_IDLE => {
+                idle.push(process);
+                None
+            }
+            _ => Some(process),
+        }
+    }
+
+    /// Takes none back any more, and returns those that were waiting.
+    pub(super) fn close(&self) -> Vec<SupervisorProcess> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+
+    fn pop(&self) -> Option<SupervisorProcess> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.pop()
+    }
 }
 
 /// Returns a socket that the runtime drives.
-fn driven(socket: StdUnixStream) -> io::Result<UnixStream> {
+pub(super) fn driven(socket: StdUnixStream) -> io::Result<UnixStream> {
     socket.set_nonblocking(true)?;
     UnixStream::from_std(socket)
 }

@@ -2,7 +2,9 @@
 //!
 //! It is a process of its own because only a process can take in the orphans of another one: whatever a command starts,
 //! and however it tries to leave, is a descendant of the supervisor. The host talks to it over a socket, which is its
-//! standard input. When the host dies, however suddenly, the socket closes, and the supervisor ends the command.
+//! standard input. When the host dies, however suddenly, the socket closes, and the supervisor ends the command. When
+//! nothing of a command is left, it waits for the next one: most commands are so short that starting a supervisor would
+//! take several times as long as they do.
 //!
 //! A command can kill its supervisor. So there are two of them: the outer one, the *keeper*, only waits for the inner
 //! one to end, and kills what that left.
@@ -12,8 +14,8 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -24,12 +26,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitOptions, getpid, getrlimit, set_child_subreaper,
-    set_parent_process_death_signal, setpgid, setpriority_process, setrlimit, setsid, wait,
+    Pid, Resource, Rlimit, Signal, WaitOptions, chdir, fchdir, getpid, getpriority_process, getrlimit,
+    set_child_subreaper, set_parent_process_death_signal, setpgid, setpriority_process, setrlimit, setsid,
+    wait,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use super::job::{Ended, Failed, Job, KEEP, MAX_LINE, Report, ResourceLimits};
+use super::job::{Descriptors, Ended, Failed, Input, Job, Order, Orders, Report, ResourceLimits};
 use super::tree;
 
 mod confine;
@@ -52,8 +55,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 /// [`Supervisor`](super::Supervisor).
 ///
 /// The caller returns the code from `main`, and passes on the arguments of the program, its name first: it starts itself once
-/// more. Standard input is the channel to the host, standard output and error are
-/// where the command's output goes.
+/// more. Standard input and output are channels to the host.
 #[must_use]
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match supervise(arguments.into_iter().collect()) {
@@ -64,8 +66,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 enum Event {
-    /// The host wants the command ended, or is gone.
+    /// The host wants a command run.
+    Run(Box<(Job, Descriptors)>),
+    /// The host wants the command ended.
     Kill,
+    /// The host or the keeper is gone.
+    Alone,
     /// The command itself ended.
     Exited(Ended),
     /// There is no process left.
@@ -74,19 +80,11 @@ enum Event {
     PtyEnded(pty::Pty),
 }
 
-/// Where what the command says goes. Nobody but the command holds them open.
-struct Outlets {
-    output: OwnedFd,
-    errors: OwnedFd,
-}
-
 fn supervise(arguments: Vec<OsString>) -> io::Result<()> {
-    let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let output = Outlets {
-        output: io::stdout().as_fd().try_clone_to_owned()?,
-        errors: io::stderr().as_fd().try_clone_to_owned()?,
-    };
-    // Nobody but the command holds its output open, and nobody but the supervisor the channel.
+    let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    // A keeper's is for its supervisor, and a supervisor's for its keeper.
+    let other_channel = io::stdout().as_fd().try_clone_to_owned()?;
+    // Nobody else holds the channels open, and by their ends the ends of others are seen.
     let null = fs::File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;
@@ -95,35 +93,80 @@ fn supervise(arguments: Vec<OsString>) -> io::Result<()> {
     // A command may stop its supervisor. It goes on at the latest when the host is gone, and sees that it is.
     set_parent_process_death_signal(Some(Signal::CONT))?;
 
-    let mut lines = BufReader::new(control.try_clone()?).take(MAX_LINE);
-    let mut line = String::new();
-    lines.read_line(&mut line)?;
-    if line == KEEP {
-        return keeper::keep(&arguments, control, lines.into_inner(), output);
+    let mut orders = Orders::new(channel.try_clone()?);
+    match orders.next()? {
+        Some(Order::Keep) => keeper::keep(&arguments, channel, other_channel),
+        Some(Order::Run(first)) => serve(channel, orders, other_channel.into(), first),
+        Some(Order::Kill) | None => Ok(()),
     }
-    let job: Job = serde_json::from_str(&line).map_err(io::Error::other)?;
-    // What is left should both be killed is known by the keeper's session. A pseudo-terminal needs one of its own.
-    match job.pty {
-        Some(_) => drop(setsid()?),
-        None => setpgid(None, None)?,
-    }
-    if let Some(scratch) = &job.scratch {
-        fs::DirBuilder::new().mode(0o700).create(scratch)?;
-    }
-    let done = run(&job, control, lines.into_inner(), output);
-    if let Some(scratch) = &job.scratch {
-        fs::remove_dir_all(scratch)?;
-    }
-    done
 }
 
-fn run(job: &Job, mut control: UnixStream, orders: BufReader<UnixStream>, output: Outlets) -> io::Result<()> {
+/// Runs commands, one after the other, until the host or the keeper is gone.
+fn serve(
+    mut control: UnixStream,
+    orders: Orders,
+    mut keeper: UnixStream,
+    first: Box<(Job, Descriptors)>,
+) -> io::Result<()> {
     let (events, received) = sync_channel(16);
-    let (command, pty) = match start(job, output) {
+    let [its, other] = [events.clone(), events.clone()];
+    thread::spawn(move || obey(orders, &its));
+    thread::spawn(move || {
+        // Nothing comes from it but its end.
+        io::copy(&mut keeper, &mut io::sink()).map_or_else(drop, drop);
+        say(&other, Event::Alone);
+    });
+    let priority = getpriority_process(None)?;
+    let mut next = first;
+    loop {
+        let (job, descriptors) = *next;
+        // What is left should both be killed is known by the keeper's session. A pseudo-terminal needs one of its own.
+        match job.pty {
+            Some(_) => drop(setsid()?),
+            None => setpgid(None, None)?,
+        }
+        fchdir(&descriptors.directory)?;
+        if let Some(scratch) = &job.scratch {
+            fs::DirBuilder::new().mode(0o700).create(scratch)?;
+        }
+        let is_alone = run(&job, descriptors, &mut control, &events, &received)?;
+        // To end a command it may have taken precedence, which the next one should not have.
+        setpriority_process(None, priority).unwrap_or_default();
+        if let Some(scratch) = &job.scratch {
+            fs::remove_dir_all(scratch)?;
+        }
+        if is_alone || !job.leaves_supervisor() {
+            return Ok(());
+        }
+        // It should not be what keeps a directory in use.
+        chdir("/")?;
+        next = loop {
+            match received.recv() {
+                Ok(Event::Run(next)) => break next,
+                Ok(Event::Alone) | Err(_) => return Ok(()),
+                // The command had ended already.
+                Ok(_) => {}
+            }
+        };
+    }
+}
+
+/// Runs a command until nothing of it is left, and tells the host. Returns whether that or the keeper is gone.
+fn run(
+    job: &Job,
+    descriptors: Descriptors,
+    control: &mut UnixStream,
+    events: &SyncSender<Event>,
+    received: &Receiver<Event>,
+) -> io::Result<bool> {
+    let (command, pty) = match start(job, descriptors) {
         Ok(started) => started,
-        Err(failed) => return tell(&mut control, &Report::Failed(failed)),
+        Err(failed) => {
+            tell(control, &Report::Failed(failed))?;
+            return Ok(false);
+        }
     };
-    tell(&mut control, &Report::Started(getpid().as_raw_pid()))?;
+    tell(control, &Report::Started(getpid().as_raw_pid()))?;
     let copying = pty.is_some();
     if let Some(mut pty) = pty {
         let events = events.clone();
@@ -134,15 +177,16 @@ fn run(job: &Job, mut control: UnixStream, orders: BufReader<UnixStream>, output
     }
     let reaped = events.clone();
     thread::spawn(move || reap(command, &reaped));
-    thread::spawn(move || obey(orders, &events));
     let (limits, grace) = (job.limits, job.grace);
-    let mut owner = Owner { control, limits, grace, copying, pty: None, exit: None, end: None };
-    owner.own(&received)
+    let mut owner =
+        Owner { control, limits, grace, copying, pty: None, exit: None, end: None, is_alone: false };
+    owner.own(received)?;
+    Ok(owner.is_alone)
 }
 
 /// Owns a running command until nothing of it is left.
-struct Owner {
-    control: UnixStream,
+struct Owner<'a> {
+    control: &'a mut UnixStream,
     limits: ResourceLimits,
     grace: Duration,
     // Whether there may still be something in a pseudo-terminal.
@@ -152,9 +196,11 @@ struct Owner {
     exit: Option<(Ended, Instant)>,
     // When the command was asked to end, the moment from which on it is killed.
     end: Option<Instant>,
+    // Whether the host or the keeper is gone. Then nothing more is said: the end of the channel tells the host.
+    is_alone: bool,
 }
 
-impl Owner {
+impl Owner<'_> {
     fn own(&mut self, events: &Receiver<Event>) -> io::Result<()> {
         let mut pause = FIRST_LOOK;
         let mut look = Instant::now() + pause;
@@ -163,6 +209,12 @@ impl Owner {
             let event = events.recv_timeout(wake.saturating_duration_since(Instant::now()));
             match event {
                 Ok(Event::Kill) => self.ask_to_end(),
+                Ok(Event::Alone) => {
+                    self.is_alone = true;
+                    self.ask_to_end();
+                }
+                // A host sends none before it has heard that the last one is gone.
+                Ok(Event::Run(_)) => return Err(io::ErrorKind::InvalidData.into()),
                 Ok(Event::Exited(ended)) => self.exit = Some((ended, Instant::now() + PTY_TAIL)),
                 Ok(Event::PtyEnded(pty)) => (self.copying, self.pty) = (false, Some(pty)),
                 Ok(Event::Empty) => break,
@@ -186,12 +238,14 @@ impl Owner {
         while self.copying {
             match events.recv_timeout(Duration::from_secs(5)) {
                 Ok(Event::PtyEnded(pty)) => (self.copying, self.pty) = (false, Some(pty)),
+                Ok(Event::Alone) => self.is_alone = true,
                 Ok(_) => {}
                 Err(_) => self.copying = false,
             }
         }
         self.tell_exit();
-        tell(&mut self.control, &Report::Gone)
+        self.tell(&Report::Gone);
+        Ok(())
     }
 
     fn tell_exit(&mut self) {
@@ -241,7 +295,9 @@ impl Owner {
 
     /// Tells the host something. If it is gone, the channel says so too.
     fn tell(&mut self, report: &Report) {
-        tell(&mut self.control, report).unwrap_or_default();
+        if !self.is_alone {
+            tell(self.control, report).unwrap_or_default();
+        }
     }
 }
 
@@ -279,20 +335,20 @@ fn reap(command: Pid, events: &SyncSender<Event>) {
     }
 }
 
-/// Waits for the host to say anything, which can only be one thing, or to go away.
-fn obey(mut orders: BufReader<UnixStream>, events: &SyncSender<Event>) {
-    let mut byte = [0];
+/// Passes on what the host says, until it is gone.
+fn obey(mut orders: Orders, events: &SyncSender<Event>) {
     loop {
-        match orders.read(&mut byte) {
-            Ok(1..) => say(events, Event::Kill),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Ok(0) | Err(_) => return say(events, Event::Kill),
+        match orders.next() {
+            Ok(Some(Order::Run(next))) => say(events, Event::Run(next)),
+            Ok(Some(Order::Kill | Order::Keep)) => say(events, Event::Kill),
+            Ok(None) | Err(_) => return say(events, Event::Alone),
         }
     }
 }
 
 /// Starts the command.
-fn start(job: &Job, Outlets { output, errors }: Outlets) -> Result<(Pid, Option<pty::Pty>), Failed> {
+fn start(job: &Job, descriptors: Descriptors) -> Result<(Pid, Option<pty::Pty>), Failed> {
+    let Descriptors { output, errors, input, .. } = descriptors;
     let system = |error: io::Error| Failed::System(error.to_string());
     let (program, args) = job.argv.split_first().ok_or(Failed::NotFound)?;
     limit(&job.limits);
@@ -302,10 +358,10 @@ fn start(job: &Job, Outlets { output, errors }: Outlets) -> Result<(Pid, Option<
     let mut pty = None;
     match job.pty {
         None => {
-            let input = match &job.input {
-                Some(path) => fs::File::open(path).map_err(system)?.into(),
-                None if job.talks => output.try_clone().map_err(system)?.into(),
-                None => Stdio::null(),
+            let input = match (job.input, input) {
+                (Input::Pipe, Some(input)) => input.into(),
+                (Input::Output, _) => output.try_clone().map_err(system)?.into(),
+                _ => Stdio::null(),
             };
             command.stdin(input).stdout(output).stderr(errors);
         }

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use bowline_workspace::terminals::{Settings, Size};
+use bowline_workspace::terminals::{Asked, Settings, Size};
 
-use super::lab::{LONG, Lab, code, signal};
+use super::lab::{LONG, Lab, code, shell, signal};
 
 /// Where a host finds its project: a test that finds it is the host of another run of itself.
 const HOST: &str = "BOWLINE_TEST_HOST";
@@ -265,6 +265,47 @@ async fn limits_hold_for_every_process() {
 }
 
 #[tokio::test]
+async fn a_supervisor_runs_one_command_after_another() {
+    let lab = Lab::new();
+    let first = lab.run("echo $PPID; mkdir sub; cd sub; ulimit -n 32; umask 777; export X=1").await.text;
+    let asked =
+        Asked { cwd: Some(lab.root.join("sub").display().to_string()), ..shell("echo $PPID; pwd; echo $X") };
+    let second = lab.run_asked(asked).await.text;
+    assert_eq!(second, format!("{first}{}\n\n", lab.root.join("sub").display()));
+    // One that cannot be started leaves it as it was.
+    assert!(lab.refused(super::lab::argv(&["no-such-program"])).await.contains("there is no program"));
+    assert_eq!(lab.run("echo $PPID").await.text, first);
+    // Its working directory is nobody's by then.
+    let cwd = fs::read_link(format!("/proc/{}/cwd", first.trim())).unwrap();
+    assert_eq!(cwd, Path::new("/"));
+}
+
+#[tokio::test]
+async fn commands_at_the_same_time_have_supervisors_of_their_own() {
+    let lab = Lab::new();
+    drop(lab.thread("go"));
+    let id = lab.start("echo $PPID; read go < go").await;
+    let first = lab.until(&id, "\n").await.text;
+    let second = lab.run("echo $PPID").await.text;
+    assert_ne!(first, second);
+    lab.tell("go").await;
+    lab.wait(&id).await;
+    lab.terminals.release(&id).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_supervisor_that_died_while_it_waited_is_replaced() {
+    let lab = Lab::new();
+    let keeper = "cut -d' ' -f4 /proc/$PPID/stat";
+    for whom in ["echo $PPID", keeper] {
+        let pid = lab.run(whom).await.text;
+        assert!(Command::new("kill").args(["-9", pid.trim()]).status().unwrap().success());
+        process_ends(pid.trim()).await;
+        assert_eq!(lab.run("echo again").await.text, "again\n");
+    }
+}
+
+#[tokio::test]
 async fn a_supervisor_that_is_none_is_refused() {
     let lab = Lab::with(|settings| settings.supervisor.program = "/bin/true".into());
     let refused = lab.refused(super::lab::argv(&["true"])).await;
@@ -306,19 +347,21 @@ async fn nothing_outlives_a_host_that_is_killed() {
     let pids = thread.ends().await;
     assert_eq!(pids.lines().count(), 10, "{pids}");
     for pid in pids.lines() {
-        // The last thing a process does is to close what it holds; then it is reaped.
-        let gone = tokio::task::spawn_blocking({
-            let stat = Path::new("/proc").join(pid).join("stat");
-            move || {
-                let begun = Instant::now();
-                while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z")) {
-                    assert!(begun.elapsed() < LONG, "{} is left", stat.display());
-                    std::thread::yield_now();
-                }
-            }
-        });
-        gone.await.unwrap();
+        process_ends(pid).await;
     }
+}
+
+/// Waits until a process has ended. The last thing that it does is to close what it holds; then it is reaped.
+async fn process_ends(pid: &str) {
+    let stat = Path::new("/proc").join(pid).join("stat");
+    let ended = tokio::task::spawn_blocking(move || {
+        let begun = Instant::now();
+        while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z")) {
+            assert!(begun.elapsed() < LONG, "{} is left", stat.display());
+            std::thread::yield_now();
+        }
+    });
+    ended.await.unwrap();
 }
 
 /// Runs five commands that do not want to end, and waits to be killed.

@@ -1,15 +1,14 @@
 //! The process above a supervisor, which does its work if the command kills it.
 //!
-//! It passes on what host and supervisor tell each other, and waits. When the supervisor is killed, the command's
+//! It only waits. When the supervisor is killed, the command's
 //! processes become its children, and it kills them all. A command has to find and kill both at once to leave any.
 
 use std::ffi::OsString;
-use std::io::{self, BufReader};
-use std::net::Shutdown;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,41 +17,33 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_send_signal, setsid, wait, waitpid,
 };
 
-use super::{AGAIN, Outlets, kill_all};
+use super::{AGAIN, kill_all};
 
 // How long a supervisor may take to end the command when the host is gone. It is told to go on so often meanwhile,
 // should somebody stop it.
 const LAST: Duration = Duration::from_secs(10);
 const WAKE: Duration = Duration::from_millis(100);
 
-/// Runs a supervisor and cleans up after it.
-pub(super) fn keep(
-    arguments: &[OsString],
-    mut control: UnixStream,
-    mut orders: BufReader<UnixStream>,
-    Outlets { output, errors }: Outlets,
-) -> io::Result<()> {
+/// Runs a supervisor, which gets `control` as its channel, and cleans up after it. The end of the keeper's own channel says that
+/// the host is gone.
+pub(super) fn keep(arguments: &[OsString], mut channel: UnixStream, control: OwnedFd) -> io::Result<()> {
     setsid()?;
-    let (mut ours, theirs) = UnixStream::pair()?;
     // The very program that runs, also if another has its name by now.
     let mut command = Command::new("/proc/self/exe");
     if let Some((name, rest)) = arguments.split_first() {
         command.arg0(name).args(rest);
     }
-    command.env_clear().stdin(OwnedFd::from(theirs)).stdout(output).stderr(errors);
+    let (_alive, theirs) = UnixStream::pair()?;
+    command.env_clear().stdin(control).stdout(OwnedFd::from(theirs)).stderr(Stdio::null());
     let supervisor = command.spawn()?;
-    // What it was given is its alone: the ends of both channels are seen by that.
+    // What it was given is its alone: the ends of the channels are seen by that.
     drop(command);
     let supervisor = i32::try_from(supervisor.id()).ok().and_then(Pid::from_raw);
     let supervisor = supervisor.ok_or(io::ErrorKind::NotFound)?;
     let handle = pidfd_open(supervisor, PidfdFlags::empty())?;
-
-    let mut reports = ours.try_clone()?;
-    let reporting = thread::spawn(move || io::copy(&mut reports, &mut control));
     thread::spawn(move || {
-        // Whoever ended it, the other one is told by the end of its own channel.
-        io::copy(&mut orders, &mut ours).map_or_else(drop, drop);
-        ours.shutdown(Shutdown::Write).unwrap_or_default();
+        // Nothing comes on it but its end.
+        io::copy(&mut channel, &mut io::sink()).map_or_else(drop, drop);
         insist(&handle);
     });
     let status = loop {
@@ -63,8 +54,6 @@ pub(super) fn keep(
         }
     };
     clean_up();
-    // The last report is passed on by then.
-    reporting.join().map_or_else(drop, drop);
     match status.exit_status() {
         Some(0) => Ok(()),
         _ => Err(io::Error::other("the supervisor did not end well")),
