@@ -5,7 +5,11 @@
 //! tab. How the bytes were cut makes no difference. As long as nothing is dropped, what was text once stays the
 //! beginning of the text.
 
+mod deferred;
+
 use std::mem;
+
+use deferred::Deferred;
 
 /// The last text of a stream of bytes.
 #[derive(Debug, Clone)]
@@ -18,6 +22,7 @@ pub struct Output {
     bytes: u64,
     state: State,
     partial: Partial,
+    deferred: Deferred,
 }
 
 /// Where the stream is in a sequence that steers a terminal.
@@ -71,12 +76,34 @@ impl Output {
             bytes: 0,
             state: State::default(),
             partial: Partial::default(),
+            deferred: Deferred::default(),
         }
     }
 
     /// Takes in the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
+        if self.partial.len == 0 && self.deferred.push(bytes) {
+            if self.deferred.drop_beyond(self.limit) {
+                self.text.clear();
+            }
+            if self.deferred.is_full(self.limit) {
+                self.read_deferred();
+            }
+            return;
+        }
+        self.read_deferred();
+        self.read(bytes);
+    }
+
+    /// Reads what was not read when it came.
+    fn read_deferred(&mut self) {
+        for bytes in self.deferred.take() {
+            self.read(&bytes);
+        }
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
         let mut rest = self.complete(bytes);
         while let Some(&byte) = rest.first() {
             let used = match self.state {
@@ -120,6 +147,7 @@ impl Output {
 
     /// Says that nothing more comes: a character whose rest is missing becomes U+FFFD.
     pub fn finish(&mut self) {
+        self.read_deferred();
         if mem::take(&mut self.partial).len > 0 {
             self.character(char::REPLACEMENT_CHARACTER);
         }
@@ -127,14 +155,16 @@ impl Output {
 
     /// Returns the last text, at most as many bytes as the limit.
     #[must_use]
-    pub fn text(&self) -> &str {
+    pub fn text(&mut self) -> &str {
+        self.read_deferred();
         &self.text[self.text.ceil_char_boundary(self.text.len().saturating_sub(self.limit))..]
     }
 
     /// Returns whether there was more text than is kept.
     #[must_use]
-    pub fn truncated(&self) -> bool {
-        self.whole > self.text().len() as u64
+    pub fn truncated(&mut self) -> bool {
+        let kept = self.text().len() as u64;
+        self.whole > kept
     }
 
     /// Returns how many bytes came, of which some are no text.

@@ -179,7 +179,7 @@ impl Terminal {
         }
     }
 
-    fn shown(&self) -> Shown {
+    fn shown(&mut self) -> Shown {
         let (text, truncated) = (self.output.text().to_owned(), self.output.truncated());
         Shown { text, truncated, exit: self.progress.borrow().exit.clone() }
     }

@@ -12,6 +12,10 @@ fn whole(bytes: &[u8], limit: usize) -> Output {
     output
 }
 
+fn shown(output: &mut Output) -> (String, bool) {
+    (output.text().to_owned(), output.truncated())
+}
+
 fn check(streams: &[&[u8]], expect: Expect) {
     let shown: Vec<_> = streams.iter().map(|bytes| format!("{:?}", whole(bytes, 1000).text())).collect();
     expect.assert_eq(&shown.join("\n"));
@@ -87,20 +91,34 @@ fn the_tail_is_cut_between_characters() {
     {
         let text = character.repeat(300);
         for (limit, len) in [100, 101].into_iter().zip(lens) {
-            let output = whole(text.as_bytes(), limit);
-            assert_eq!((output.text().len(), output.truncated()), (len, true), "{character} {limit}");
-            let fits = whole(&text.as_bytes()[..len], limit);
-            assert_eq!((fits.text(), fits.truncated()), (&text[..len], false), "{character} {limit}");
+            let mut output = whole(text.as_bytes(), limit);
+            let (kept, truncated) = shown(&mut output);
+            assert_eq!((kept.len(), truncated), (len, true), "{character} {limit}");
+            let mut fits = whole(&text.as_bytes()[..len], limit);
+            assert_eq!(shown(&mut fits), (text[..len].to_owned(), false), "{character} {limit}");
         }
     }
 }
 
 #[test]
 fn nothing_kept_is_all_dropped() {
-    let output = whole("aä".as_bytes(), 0);
-    assert_eq!((output.text(), output.truncated(), output.bytes()), ("", true, 3));
-    let silent = whole(b"\x1b[m", 0);
-    assert_eq!((silent.text(), silent.truncated(), silent.bytes()), ("", false, 3));
+    let mut output = whole("aä".as_bytes(), 0);
+    assert_eq!((shown(&mut output), output.bytes()), ((String::new(), true), 3));
+    let mut silent = whole(b"\x1b[m", 0);
+    assert_eq!((shown(&mut silent), silent.bytes()), ((String::new(), false), 3));
+}
+
+#[test]
+fn colours_that_are_never_shown_are_not_read() {
+    let mut output = Output::new(10_000);
+    let line = "\x1b[1;31mwarning\x1b[0m: this line is one of many\n";
+    for _ in 0..100 {
+        output.push(line.repeat(1000).as_bytes());
+    }
+    let text = "warning: this line is one of many\n".repeat(400);
+    assert_eq!((output.whole, output.text.len()), (0, 0), "none of it was read");
+    assert_eq!(shown(&mut output), (text[text.len() - 10_000..].to_owned(), true));
+    assert!(output.whole < 100_000, "only the last of it was read: {}", output.whole);
 }
 
 #[test]
@@ -110,14 +128,21 @@ fn memory_is_bounded_by_the_limit() {
     for _ in 0..800 {
         output.push(&[b'x'; 64 * 1024]);
     }
-    assert_eq!((output.text(), output.text.capacity()), ("", 0));
+    assert_eq!(output.text(), "");
+    assert_eq!(output.text.capacity(), 0);
     output.push(b"\x07");
+    // Sequences without text may not wait for ever.
+    let sequences = b"\x1b[1;31m".repeat(4000);
+    for _ in 0..100 {
+        output.push(&sequences);
+        assert!(output.deferred.bytes() <= 100 * 1024, "{}", output.deferred.bytes());
+    }
     for _ in 0..10_000 {
         output.push(b"short line of text\n");
         output.push(&[b'y'; 900]);
     }
     output.push(&[b'z'; 64 * 1024]);
-    assert_eq!((output.text(), output.truncated()), ("z".repeat(1000).as_str(), true));
+    assert_eq!(shown(&mut output), ("z".repeat(1000), true));
     assert!(output.text.capacity() < 64 * 1024, "{}", output.text.capacity());
 }
 
@@ -161,6 +186,18 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece(), 0..40).prop_map(|pieces| pieces.concat())
 }
 
+/// Lines in colours, of which several pieces are long enough to be deferred, and what may end one.
+fn coloured() -> impl Strategy<Value = Vec<u8>> {
+    let ends: Vec<&[u8]> = vec![b"", b"\x1b", b"\x1b[", b"\x1b]", b"\xc3", b"\x07", b"@", b"\n"];
+    let line = ("[ -~]{0,60}", 0u8..8, prop::sample::select(ends));
+    (prop::collection::vec(line, 1..8), 0usize..2000).prop_map(|(lines, times)| {
+        let line = |(text, colour, end): &(String, u8, &[u8])| {
+            [format!("\x1b[1;3{colour}m{text}\x1b[0m {text}\n").as_bytes(), end].concat()
+        };
+        lines.iter().flat_map(line).collect::<Vec<u8>>().repeat(times)
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -185,7 +222,7 @@ proptest! {
             }
         }
         cut.finish();
-        let once = whole(&bytes, limit);
+        let mut once = whole(&bytes, limit);
         prop_assert_eq!(cut.text(), once.text());
         prop_assert_eq!(cut.truncated(), once.truncated());
         prop_assert_eq!(cut.bytes(), bytes.len() as u64);
@@ -193,7 +230,7 @@ proptest! {
 
     #[test]
     fn what_is_kept_is_the_end_of_the_whole_text(bytes in stream(), limit in 0usize..200) {
-        let (kept, all) = (whole(&bytes, limit), whole(&bytes, usize::MAX / 4));
+        let (mut kept, mut all) = (whole(&bytes, limit), whole(&bytes, usize::MAX / 4));
         prop_assert!(all.text().ends_with(kept.text()));
         prop_assert!(kept.text().len() <= limit);
         prop_assert!(kept.text().len() + 3 >= limit.min(all.text().len()));
@@ -202,8 +239,28 @@ proptest! {
     }
 
     #[test]
+    fn what_is_dropped_unread_makes_no_difference(
+        pieces in prop::collection::vec((stream(), coloured(), any::<bool>()), 1..6),
+        limit in 0usize..30_000,
+    ) {
+        let (mut large, mut small) = (Output::new(limit), Output::new(limit));
+        for (odd, coloured, first) in pieces {
+            let bytes = if first { [odd, coloured].concat() } else { [coloured, odd].concat() };
+            for piece in bytes.chunks(20_000) {
+                large.push(piece);
+            }
+            for piece in bytes.chunks(1000) {
+                small.push(piece);
+            }
+        }
+        prop_assert_eq!(large.truncated(), small.truncated());
+        prop_assert_eq!(large.text(), small.text());
+        prop_assert_eq!(large.state, small.state);
+    }
+
+    #[test]
     fn text_without_sequences_stays_as_it_is(text in "[\\PC\n\r\t]{0,300}") {
-        let output = whole(text.as_bytes(), 10_000);
+        let mut output = whole(text.as_bytes(), 10_000);
         prop_assert_eq!(output.text(), text);
     }
 
