@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use bowline_state::policy::Preset;
 use bowline_state::schema::v1::TerminalId;
+use bowline_state::undo::Selection;
 use bowline_wire::schema::v1::StopReason;
 use bowline_wire::{Grace, Limits, connect_agent};
 use bowline_workspace::terminals::{Asked, TerminalError};
@@ -387,4 +388,58 @@ async fn a_session_that_ended_starts_nothing() {
     connection.close_session(&session).await.unwrap();
     let started = session.terminals().start(prepared).await;
     assert!(matches!(started, Err(TerminalError::Ended)), "{started:?}");
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_beside_the_first_look_and_a_command_waits_for_it() {
+    // More than are looked at before progress is told for the first time.
+    const FILES: usize = 1500;
+    let stage = Stage::with(|settings| {
+        settings.preset = Some(Preset::Full);
+        settings.writes_here_only = true;
+    });
+    for number in 0..FILES {
+        stage.lab.put(&format!("many/{number}"), "before\n").unwrap();
+    }
+    let (release, released) = std::sync::mpsc::sync_channel::<()>(0);
+    let (begun, begins) = std::sync::mpsc::sync_channel(1);
+    stage.lab.desk.on_progress(move || {
+        begun.try_send(()).ok();
+        // Until the other end is gone.
+        released.recv().ok();
+    });
+    let read_and_write = stage.act("read many/7\nwrite new.txt new\nread new.txt");
+    let overwrite = stage.acting(|actor| async move {
+        let command = json!({"command": "for file in many/*; do echo after > $file; done"});
+        let terminal = actor.create(command).await.unwrap();
+        let exit = actor.answer("terminal/wait_for_exit", json!({"terminalId": terminal})).await;
+        actor.says(&exit);
+        StopReason::EndTurn
+    });
+    let (connection, session) = stage.session(vec![read_and_write, overwrite]).await;
+    session.prompt_text("go").await.unwrap();
+    begins.recv().unwrap();
+    expect![[r#"
+        > read many/7
+        "before\n"
+        > write new.txt new
+        ok
+        > read new.txt
+        "new"
+    "#]]
+    .assert_eq(&stage.text());
+    let (turn, ()) = tokio::join!(session.prompt_text("go"), async {
+        // It is the command that waits: its permission was recorded.
+        while !stage.log().contains("terminal_create") {
+            tokio::task::yield_now().await;
+        }
+        let started = stage.lab.desk.shown().iter().any(|event| event.starts_with("TerminalStarted"));
+        assert!(!started, "the command ran before the first look was over");
+        drop(release);
+    });
+    turn.unwrap();
+    let changes = stage.lab.host.workspace().changes(&Selection::default()).unwrap();
+    let restorable = changes.iter().filter(|entry| entry.change.path.contains("/many/"));
+    assert_eq!(restorable.count(), FILES, "every file that the command changed was known before");
+    connection.close_session(&session).await.unwrap();
 }

@@ -1,6 +1,7 @@
 //! Why a host could not do what its owner asked.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bowline_state::failure::quote;
 use bowline_wire::{AgentExit, CallError, SpawnError};
@@ -19,6 +20,9 @@ pub enum HostError {
     /// The workspace cannot be used.
     #[error(transparent)]
     Workspace(#[from] FilesError),
+    /// The first look at the project's files failed.
+    #[error(transparent)]
+    FirstLook(Arc<FilesError>),
     /// The user's rules cannot be used.
     #[error(transparent)]
     Policy(#[from] PolicyError),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -26,14 +26,15 @@ use bowline_workspace::terminals::{self, Companion, Program};
 use bowline_workspace::workspace::{self, SharedNews, Workspace};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::Command;
-use tokio::sync::Semaphore;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Semaphore, watch};
 
 use crate::connection::Connection;
 use crate::error::HostError;
 use crate::face::Face;
 use crate::front_end::{Event, FrontEnd};
+use crate::operations::first_look::FirstLook;
 use crate::process::{Process, Supervised};
 
 /// Where a host keeps what is the user's own. None of it may lie inside a workspace.
@@ -179,7 +180,9 @@ pub(crate) struct Shared {
     pub(crate) approvals: Approvals,
     pub(crate) front_end: Arc<dyn FrontEnd>,
     pub(crate) settings: Settings,
-    pub(crate) observing: tokio::sync::OnceCell<()>,
+    pub(crate) first_look: watch::Sender<FirstLook>,
+    // Whether a command or an agent went on before the first look was over.
+    pub(crate) went_on: AtomicBool,
     // How many permission requests are looked into at once: each may have many files to read.
     pub(crate) describing: Semaphore,
     // How many turns go on.
@@ -297,13 +300,13 @@ impl Host {
         settings: Settings,
     ) -> Self {
         let offer = settings.offer;
-        let observing = tokio::sync::OnceCell::new();
         let shared = Shared {
             workspace,
             approvals,
             front_end,
             settings,
-            observing,
+            first_look: watch::Sender::default(),
+            went_on: AtomicBool::new(false),
             describing: Semaphore::new(MAX_DESCRIBING),
             turns: AtomicUsize::new(0),
             commands: AtomicUsize::new(0),

@@ -23,7 +23,7 @@ use bowline_workspace::workspace as engine;
 use crate::error::HostError;
 use crate::front_end::Event;
 use crate::host::{Host, Offer};
-use crate::operations::{Asking, blocking, files, looking, start_observing, terminals};
+use crate::operations::{Asking, blocking, files, looking, terminals};
 use crate::session::{Counted, Held};
 
 mod passing;
@@ -246,10 +246,6 @@ impl Terminals for LocalSession {
     async fn create(&self, asked: Asked) -> Result<TerminalId, Failure> {
         offered(self.inner.offer.terminal, "running commands")?;
         self.run(None, |held, asking| async move {
-            // What the command changes is told apart from what was changed before.
-            if let Err(error) = start_observing(&held.shared).await {
-                held.show(Event::Notice { text: &error.to_string() });
-            }
             let cancel = asking.cancel.clone();
             let id = terminals::start(held.clone(), asking, asked).await?;
             if cancel.is_fired() {

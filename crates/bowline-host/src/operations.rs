@@ -16,9 +16,7 @@ use bowline_workspace::approvals::{Cleared, Refused, Request};
 use bowline_workspace::audit::{AuditError, Pending};
 use bowline_workspace::clock::now;
 use bowline_workspace::error::FilesError;
-use bowline_workspace::observer::ObserverOptions;
 use bowline_workspace::roots::Roots;
-use bowline_workspace::workspace::Watching;
 use tokio::task::spawn_blocking;
 
 use crate::error::HostError;
@@ -28,6 +26,7 @@ use crate::session::{Held, Turn};
 
 pub(crate) mod elicitation;
 pub(crate) mod files;
+pub(crate) mod first_look;
 pub(crate) mod looking;
 pub(crate) mod passing;
 pub(crate) mod permission;
@@ -227,32 +226,6 @@ pub(crate) async fn clear(
     }
 }
 
-/// Begins to look for changes on disk, if that is wanted and was not done yet.
-pub(crate) async fn start_observing(shared: &Arc<Shared>) -> Result<(), HostError> {
-    if !shared.settings.observe {
-        return Ok(());
-    }
-    let start = || async {
-        let its = shared.clone();
-        let started = blocking(move || {
-            let mut progress = |files| {
-                its.front_end.progress("looking at the project's files", files);
-                ControlFlow::Continue(())
-            };
-            its.workspace.start_observing(ObserverOptions::default(), Watching::IfPossible, &mut progress)
-        });
-        let started = started.await??;
-        if let Some(why) = started.not_watched {
-            shared.front_end.show(Event::Notice { text: &why.to_string() });
-        }
-        if let Some(text) = unnamed(started.report.walk.not_utf8) {
-            shared.front_end.show(Event::Notice { text: &text });
-        }
-        Ok::<_, HostError>(())
-    };
-    shared.observing.get_or_try_init(start).await.copied()
-}
-
 impl Shared {
     /// Says whether what is found changed on disk now can only be the user's doing.
     pub(crate) fn is_by_user(&self) -> bool {
@@ -262,22 +235,13 @@ impl Shared {
 
 /// Looks for what was changed before a command begins, as far as that is nobody's, so that it is not laid to the command.
 pub(crate) async fn look_before_command(shared: &Arc<Shared>) {
+    first_look::wait(shared, "the command").await;
     let is_idle = shared.turns.load(Ordering::Relaxed) == 0 && shared.commands.load(Ordering::Relaxed) == 0;
     if (is_idle || shared.is_by_user())
         && let Err(error) = observe(shared, Origin::default()).await
     {
         shared.front_end.show(Event::Notice { text: &error.to_string() });
     }
-}
-
-/// Returns what to tell of files that no message can name.
-fn unnamed(count: u64) -> Option<String> {
-    let names = match count {
-        0 => return None,
-        1 => "1 name here is".to_owned(),
-        count => format!("{count} names here are"),
-    };
-    Some(format!("{names} not UTF-8: what commands do there is neither followed nor undone"))
 }
 
 /// Looks for what changed on disk beside the host since the last look, and records it as `origin`'s doing.
@@ -290,7 +254,7 @@ pub(crate) type Whose = Box<dyn Fn(&str) -> Origin + Send>;
 
 /// As [`observe`], with whose doing a change is by its file.
 pub(crate) async fn observe_each(shared: &Arc<Shared>, whose: Whose) -> Result<Vec<ChangeId>, HostError> {
-    if !shared.settings.observe || shared.observing.get().is_none() {
+    if !first_look::is_done(shared) {
         return Ok(Vec::new());
     }
     let its = shared.clone();

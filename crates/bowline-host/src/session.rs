@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::error::HostError;
 use crate::front_end::Event;
 use crate::host::Shared;
-use crate::operations::{self, blocking};
+use crate::operations::{self, blocking, first_look};
 use followed::Followed;
 
 /// A session. Clones are the same one. When its connection ends, its commands are killed.
@@ -371,7 +371,7 @@ impl Session {
         let turn = held.begin_turn()?;
         let begun = held.now();
         let guard = EndTurn { session: Some(self.clone()), turn, _counted: Counted::new(&held.shared) };
-        operations::start_observing(&held.shared).await?;
+        first_look::before_turn(&held.shared).await?;
         // What changed between turns is nobody's; what changes beside other turns may be theirs.
         if held.shared.turns.load(Ordering::Relaxed) == 1 {
             held.look(Origin::default()).await;

@@ -102,6 +102,9 @@ pub type Sink<'s> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 's;
 /// After how many files a scan says how far it is.
 pub const PROGRESS_EVERY: u64 = 1024;
 
+/// So many files that changed while a scan went on are named.
+pub const MAX_CHANGED_MEANWHILE: usize = 100;
+
 /// What a scan did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScanReport {
@@ -113,6 +116,8 @@ pub struct ScanReport {
     pub read: u64,
     /// How many could not be looked at or read, and are taken to be as they were.
     pub unclear: u64,
+    /// Files that a first scan learnt and that changed after it began; at most [`MAX_CHANGED_MEANWHILE`].
+    pub changed_meanwhile: Vec<String>,
     /// Whether the scan was stopped before its end. What it found is right; it did not look for what is gone.
     pub stopped: bool,
 }

@@ -247,9 +247,18 @@ pub struct Desk {
     asked: Mutex<Vec<Question>>,
     shown: Mutex<Vec<String>>,
     changed: tokio::sync::Notify,
+    progress: Mutex<Option<OnProgress>>,
 }
 
+/// Is told of progress, and may hold it up.
+type OnProgress = Box<dyn FnMut() + Send>;
+
 impl Desk {
+    /// Has a function called whenever something that takes long goes on.
+    pub fn on_progress(&self, act: impl FnMut() + Send + 'static) {
+        *lock(&self.progress) = Some(Box::new(act));
+    }
+
     /// Lets a person sit down who answers by a function.
     pub fn answer(&self, mut answers: impl FnMut(&Question) -> Reply + Send + 'static) {
         self.answer_later(move |question| {
@@ -318,6 +327,12 @@ impl FrontEnd for Desk {
     fn show(&self, event: Event<'_>) {
         lock(&self.shown).push(format!("{event:?}"));
         self.changed.notify_waiters();
+    }
+
+    fn progress(&self, _: &str, _: u64) {
+        if let Some(act) = &mut *lock(&self.progress) {
+            act();
+        }
     }
 
     fn elicit<'a>(

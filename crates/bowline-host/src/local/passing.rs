@@ -21,7 +21,7 @@ use crate::error::HostError;
 use crate::front_end::Event;
 use crate::host::Host;
 use crate::operations::passing::{self, Ruled};
-use crate::operations::{self, Operating, blocking};
+use crate::operations::{self, Operating, blocking, first_look};
 use crate::session::Counted;
 
 /// So many permission requests are known that another client has still to answer; the oldest go.
@@ -77,7 +77,7 @@ impl LocalSession {
     /// # Errors
     /// Fails if the journal cannot be used.
     pub async fn starts_looking(&self) -> Result<(), HostError> {
-        operations::start_observing(&self.inner.held.shared).await
+        first_look::done(&self.inner.held.shared).await
     }
 
     /// Begins a turn. What changed before it is nobody's.
@@ -89,7 +89,7 @@ impl LocalSession {
         operations::verify_roots(held.files.roots())?;
         let turn = held.begin_turn()?;
         *self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(Counted::new(&held.shared));
-        operations::start_observing(&held.shared).await?;
+        first_look::before_turn(&held.shared).await?;
         if held.shared.turns.load(Ordering::Relaxed) == 1 {
             held.look(Origin::default()).await;
         }

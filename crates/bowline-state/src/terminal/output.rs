@@ -83,9 +83,10 @@ impl Output {
     /// Takes in the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
-        if self.partial.len == 0 && self.deferred.push(bytes) {
+        if self.deferred.push(bytes) {
             if self.deferred.drop_beyond(self.limit) {
                 self.text.clear();
+                self.partial = Partial::default();
             }
             if self.deferred.is_full(self.limit) {
                 self.read_deferred();

@@ -9,7 +9,8 @@ use rustix::io::Errno;
 
 use super::contents::{self, Contents, Limits};
 use super::{
-    Event, Observation, Observer, ObserverOptions, PROGRESS_EVERY, ScanEnd, Seen, Sink, Tracked, What,
+    Event, MAX_CHANGED_MEANWHILE, Observation, Observer, ObserverOptions, PROGRESS_EVERY, ScanEnd, Seen,
+    Sink, Tracked, What,
 };
 use crate::roots::Roots;
 use crate::walker::{self, Entry, Kind, RulesCache, Start, WalkOptions};
@@ -150,6 +151,13 @@ impl<'s, 'v> Scan<'s, 'v> {
 
     /// Takes a file for what was always there.
     fn learn(&mut self, entry: &Entry<'_>) -> ControlFlow<()> {
+        let report = &mut self.found.report;
+        if self.unknown == Unknown::Learn
+            && entry.stamp().may_have_changed_since(self.now_ns)
+            && report.changed_meanwhile.len() < MAX_CHANGED_MEANWHILE
+        {
+            report.changed_meanwhile.push(entry.path().to_owned());
+        }
         let ObserverOptions { keep_file, keep_total, .. } = self.observer.options;
         let size = entry.stamp().size;
         let room = keep_total.saturating_sub(self.observer.kept);

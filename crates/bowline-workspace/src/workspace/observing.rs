@@ -80,11 +80,16 @@ pub struct Started {
     pub report: ScanReport,
     /// Why the system does not tell what changes, if it was asked to.
     pub not_watched: Option<WatchError>,
+    /// Files that another program changed before the scan came to them, of [`ScanReport::changed_meanwhile`]: what they held
+    /// before is not known.
+    pub unrestorable: Vec<String>,
 }
 
 impl Workspace {
     /// Begins to observe: learns what is there, and keeps small files so that a later change can be undone. What changed
     /// since the workspace was last observed is nobody's here: it is learnt, not recorded.
+    ///
+    /// A large tree takes long. Reads and writes go on meanwhile; a look finds nothing until this has returned.
     ///
     /// # Errors
     /// Fails if the journal cannot be used. A scan that is stopped is no error; the report says so.
@@ -95,8 +100,6 @@ impl Workspace {
         progress: &mut Progress<'_>,
     ) -> Result<Started, FilesError> {
         let roots = &self.inner.roots;
-        let mut writer = self.writer();
-        let Writer { journal, lookout, .. } = &mut *writer;
         let (watch, not_watched) = match watching {
             Watching::No => (None, None),
             // What happens while the first scan runs is found by the next look.
@@ -105,11 +108,16 @@ impl Workspace {
                 Err(why) => (None, Some(why)),
             },
         };
-        let stored = journal.baseline()?;
+        // What the engine writes while the scan runs, the next look finds in the journal after this.
+        let (stored, seen) = {
+            let writer = self.writer();
+            (writer.journal.baseline()?, newest(&writer.journal)?)
+        };
         let mut observer = Observer::restore(options, stored.into_iter().map(known));
         let mut batch = Batch::default();
         let mut failed = None;
-        // The lock is taken for each batch: a large tree takes long, and other processes should not have to wait for it.
+        // Both locks are taken for each batch alone: neither the engine nor other processes should have to wait.
+        let keep = |learnt: &[_]| keep(&mut self.writer().journal, learnt);
         let observation = observer.first_scan(roots, now_ns(), &mut |event| {
             let (path, known, bytes) = match event {
                 Event::Progress(files) => return progress(files),
@@ -122,19 +130,26 @@ impl Workspace {
             };
             let size = bytes.len();
             let learnt = (row(path, &known), bytes);
-            flow(batch.add(learnt, size, |learnt| keep(journal, learnt)), &mut failed)
+            flow(batch.add(learnt, size, keep), &mut failed)
         });
-        let kept = failed.map_or_else(|| batch.flush(|learnt| keep(journal, learnt)), Err);
-        kept?;
+        failed.map_or_else(|| batch.flush(keep), Err)?;
+        let mut writer = self.writer();
+        let Writer { journal, lookout, .. } = &mut *writer;
         let _lock = journal.lock()?;
         store(journal, &observation)?;
-        let seen = newest(journal)?;
+        let mut unrestorable = Vec::new();
+        for path in observation.report.changed_meanwhile.clone() {
+            let filter = Filter { path: Some(&path), after: seen, limit: Some(1), ..Filter::default() };
+            if journal.changes(&filter)?.is_empty() {
+                unrestorable.push(path);
+            }
+        }
         let (awaited, merged) = (std::mem::take(&mut lookout.awaited), std::mem::take(&mut lookout.merged));
         // What a scan that was stopped did not come to is still to be learnt.
         let is_behind = observation.report.stopped;
         let foreign = self.inner.settings.foreign_files.clone();
         *lookout = Lookout { observer: Some(observer), watch, is_behind, seen, awaited, foreign, merged };
-        Ok(Started { report: observation.report, not_watched })
+        Ok(Started { report: observation.report, not_watched, unrestorable })
     }
 
     /// Finds what changed on disk without passing through the engine since the last look, and records it as observed.

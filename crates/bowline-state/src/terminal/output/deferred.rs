@@ -6,15 +6,15 @@
 
 use std::collections::VecDeque;
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 
-use super::{ESC, is_plain};
+use super::ESC;
 
 /// Shorter pieces are read at once: a program that says little is watched.
 const MIN_PIECE: usize = 16 * 1024;
 
-/// As many bytes are counted at a time: a count of them fits into a byte.
-const BLOCK: usize = 128;
+/// As many bytes are counted at a time: twice as many fit into a byte.
+const BLOCK: usize = 64;
 
 /// Pieces that wait to be read.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +27,7 @@ pub(super) struct Deferred {
     dropped: bool,
 }
 
-/// Bytes that are plain text and sequences, none of which is a string.
+/// Bytes in which no string begins.
 #[derive(Debug, Clone)]
 struct Piece {
     bytes: Vec<u8>,
@@ -82,38 +82,33 @@ impl Deferred {
 
 /// Returns how many bytes of text a piece has at least, from its first ESC on. None if it cannot be deferred.
 ///
-/// Of the bytes from `@` to `~`, a sequence that is no string takes two at most: the one after ESC and its last. All the others
-/// are text.
+/// Of the bytes from `@` to `~`, a sequence that is no string takes two at most: the one after ESC and its last. One that begins
+/// with a byte that is not ASCII takes one. All the others are text.
 fn least_text(bytes: &[u8]) -> Option<usize> {
-    if bytes.len() < MIN_PIECE {
+    if bytes.len() < MIN_PIECE || begins_string(bytes) {
         return None;
     }
-    let begin = memchr(ESC, bytes)?;
-    if !bytes[..begin].iter().all(|byte| is_plain(*byte)) {
-        return None;
-    }
-    let bytes = &bytes[begin..];
-    // What follows the last byte is not known, and cannot be in this piece.
-    let (&last, others) = bytes.split_last()?;
-    if !is_plain(last) && last != ESC {
-        return None;
-    }
-    let (mut letters, mut escapes, mut odd) = (0, usize::from(last == ESC), 0);
-    for (block, next) in others.chunks(BLOCK).zip(bytes[1..].chunks(BLOCK)) {
-        let (mut block_letters, mut block_escapes) = (0_u8, 0_u8);
-        for (&byte, &next) in block.iter().zip(next) {
-            let is_escape = byte == ESC;
-            block_letters += u8::from(byte >= b'@');
-            block_escapes += u8::from(is_escape);
-            odd |= u8::from(!(is_plain(byte) | is_escape) | (is_escape & begins_string(next)));
+    let bytes = &bytes[memchr(ESC, bytes)?..];
+    let (mut letters, mut taken) = (0, 0);
+    for block in bytes.chunks(BLOCK) {
+        let (mut block_letters, mut block_taken) = (0_u8, 0_u8);
+        for &byte in block {
+            block_letters += u8::from(byte.cast_signed() >= b'@'.cast_signed());
+            block_taken += u8::from(!byte.is_ascii()) + 2 * u8::from(byte == ESC);
         }
         letters += usize::from(block_letters);
-        escapes += usize::from(block_escapes);
+        taken += usize::from(block_taken);
     }
-    (odd == 0).then(|| letters.saturating_sub(2 * escapes))
+    Some(letters.saturating_sub(taken))
 }
 
-/// Returns whether a string begins with ESC and this.
-fn begins_string(byte: u8) -> bool {
-    matches!(byte, b']' | b'P' | b'X' | b'^' | b'_')
+/// Returns whether a string begins in a piece.
+fn begins_string(bytes: &[u8]) -> bool {
+    // What follows the last byte is not in the piece.
+    let next = |at: usize| bytes.get(at + 1).copied().unwrap_or_default();
+    memchr_iter(ESC, bytes).any(|at| matches!(next(at), b']' | b'P' | b'X' | b'^' | b'_'))
+        || memchr_iter(C1, bytes).any(|at| matches!(next(at), 0x80..0xa0))
 }
+
+/// The first byte of the characters that are control characters too, some of which begin strings.
+const C1: u8 = 0xc2;
