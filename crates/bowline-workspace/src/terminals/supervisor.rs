@@ -14,17 +14,18 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Access, access};
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitOptions, chdir, fchdir, getpid, getpriority_process, getrlimit,
     set_child_subreaper, set_parent_process_death_signal, setpgid, setpriority_process, setrlimit, setsid,
@@ -352,8 +353,8 @@ fn start(job: &Job, descriptors: Descriptors) -> Result<(Pid, Option<pty::Pty>),
     let system = |error: io::Error| Failed::System(error.to_string());
     let (program, args) = job.argv.split_first().ok_or(Failed::NotFound)?;
     limit(&job.limits);
-    let mut command = Command::new(program);
-    command.args(args).env_clear().envs(job.env.iter().map(|(name, value)| (name, value)));
+    let mut command = Command::new(find(program, &job.env).as_deref().unwrap_or(Path::new(program)));
+    command.arg0(program).args(args).env_clear().envs(job.env.iter().map(|(name, value)| (name, value)));
     command.process_group(0);
     let mut pty = None;
     match job.pty {
@@ -392,6 +393,27 @@ fn start(job: &Job, descriptors: Descriptors) -> Result<(Pid, Option<pty::Pty>),
         }
     };
     Ok((pid, pty))
+}
+
+/// Returns the program that a name stands for on the command's own PATH. A program that is named by its path is started without a
+/// copy of this process, which takes a fraction of the time.
+fn find(program: &str, env: &[(String, String)]) -> Option<PathBuf> {
+    if program.is_empty() || program.contains('/') {
+        return None;
+    }
+    let (_, path) = env.iter().rfind(|(name, _)| name == "PATH")?;
+    let mut directories = path.split(':').map(Path::new);
+    if !directories.clone().all(Path::is_absolute) {
+        return None;
+    }
+    let is_executable = |file: &PathBuf| access(file, Access::EXEC_OK).is_ok() && file.is_file();
+    // A script that does not say what it is run by is left to the system's own search.
+    let is_program = |file: &PathBuf| {
+        let mut start = [0; 4];
+        let read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
+        read.is_ok() && (start == *b"\x7fELF" || start.starts_with(b"#!"))
+    };
+    directories.find_map(|directory| Some(directory.join(program)).filter(is_executable)).filter(is_program)
 }
 
 fn failed(error: &io::Error) -> Failed {
