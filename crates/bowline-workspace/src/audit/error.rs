@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::storage::FileError;
+
 /// Why nothing was appended or read. What was to be logged may not be done.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
@@ -70,12 +72,22 @@ impl AuditError {
     }
 }
 
+impl From<FileError> for AuditError {
+    fn from(error: FileError) -> Self {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match error {
+            FileError::NotPlain { path, what } => Self::NotPlain { path, what },
+            FileError::Io { path, why, .. }
+                if matches!(why.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
+            {
+                Self::Full { path }
+            }
+            FileError::Io { doing, path, why } => Self::Io { doing, path, why },
+        }
+    }
+}
+
 /// Says what was tried, with what.
 pub(super) fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AuditError {
-    move |why| match why.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            AuditError::Full { path: path.to_owned() }
-        }
-        _ => AuditError::Io { doing, path: path.to_owned(), why },
-    }
+    move |why| FileError::of(doing, path)(why).into()
 }
