@@ -22,7 +22,7 @@ const NAME: usize = 32;
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) id: SessionId,
-    /// What could not be saved yet. Only the thread of the store looks at it.
+    /// What could not be saved yet. Only the store looks at it.
     pub(super) waiting: Mutex<Vec<Encoded>>,
     _lock: FileLock,
 }

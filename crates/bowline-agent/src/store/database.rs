@@ -1,4 +1,4 @@
-//! The database as one thread uses it: opened when it is first needed, and again when it was damaged or replaced.
+//! The database as one process uses it: opened when it is first needed, and again when it was damaged or replaced.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,7 +51,8 @@ const FREED_PAGES: i64 = 4096;
 /// What the user should hear of, until somebody takes it.
 pub(super) type Notices = Arc<Mutex<Vec<Notice>>>;
 
-/// The stored sessions, as the one thread that works on them has them.
+/// The stored sessions of this process.
+#[derive(Debug)]
 pub(super) struct SessionDatabase {
     directory: PathBuf,
     retention: Retention,
@@ -62,15 +63,6 @@ pub(super) struct SessionDatabase {
 impl SessionDatabase {
     pub(super) fn new(directory: PathBuf, retention: Retention, notices: Notices) -> Self {
         Self { directory, retention, notices, open: None }
-    }
-
-    /// Closes the database, if it is open.
-    pub(super) fn close(&mut self) {
-        if let Some(open) = self.open.take() {
-            // SQLite removes the log by its name if nobody else has the database: it must not be another one's by then.
-            let _lock = open.file().lock(Sharing::Shared, WAIT);
-            drop(open);
-        }
     }
 
     pub(super) fn create(&mut self, meta: Meta) -> Result<Claim, StoreError> {
@@ -216,10 +208,8 @@ impl SessionDatabase {
                 self.tell(Notice::SetAside { path, why, whole: salvaged.whole, cut: salvaged.cut });
             }
             // That this fails is no reason to keep the user from the rest.
-            match prune(&mut open, &self.retention) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => self.tell(Notice::NotPruned(error.to_string())),
-                Err(error) => self.tell(Notice::NotPruned(error.to_string())),
+            if let Err(error) = prune(&mut open, &self.retention) {
+                self.tell(Notice::NotPruned(error.to_string()));
             }
             drop(alone);
             self.open = Some(open);
@@ -237,27 +227,28 @@ impl SessionDatabase {
 
 impl Drop for SessionDatabase {
     fn drop(&mut self) {
-        self.close();
+        if let Some(open) = self.open.take() {
+            // SQLite removes the log by its name if nobody else has the database: it must not be another one's by then.
+            let _lock = open.file().lock(Sharing::Shared, WAIT);
+            drop(open);
+        }
     }
 }
 
 /// Removes sessions that are too old or too many, the oldest first, and those in which nothing was said. One that
 /// somebody has stays.
-fn prune(open: &mut Database, retention: &Retention) -> Result<Result<(), StoreError>, StorageError> {
-    let candidates = match open.read(|connection| candidates(connection, retention))? {
-        Ok(candidates) if !candidates.is_empty() => candidates,
-        other => return Ok(other.map(drop)),
-    };
+fn prune(open: &mut Database, retention: &Retention) -> Result<(), StoreError> {
+    let candidates = open.read(|connection| candidates(connection, retention))??;
+    if candidates.is_empty() {
+        return Ok(());
+    }
     let directory = open.file().directory();
     let locks: Vec<_> =
         candidates.iter().filter_map(|id| Some((id, claim::lock(directory, id).ok()?))).collect();
-    let removed = open.write(Durability::Soon, |transaction| {
+    open.write(Durability::Soon, |transaction| {
         locks.iter().try_for_each(|(id, _)| rows::delete(transaction, id).map(drop))
-    })?;
-    match removed {
-        Ok(()) => open.read(|connection| Ok(give_back(connection)?)),
-        Err(error) => Ok(Err(error)),
-    }
+    })??;
+    open.read(|connection| Ok(give_back(connection)?))?
 }
 
 /// Returns the sessions that are not kept any more.

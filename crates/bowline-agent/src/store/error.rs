@@ -55,7 +55,7 @@ pub enum StoreError {
     /// What keeps the sessions cannot be used.
     #[error(transparent)]
     Unavailable(Box<dyn std::error::Error + Send + Sync>),
-    /// The thread that does the work is gone.
+    /// The program ends, or what does the work failed.
     #[error("stored sessions are out of order in this process: start it again")]
     Stopped,
 }

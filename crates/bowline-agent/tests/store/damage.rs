@@ -25,7 +25,7 @@ async fn filled() -> (TempDir, PathBuf) {
         held.close().await.unwrap();
     }
     // Everything is in the one file then.
-    store.rest().await.unwrap();
+    drop(store);
     let path = directory.path().join("sessions.db");
     (directory, path)
 }

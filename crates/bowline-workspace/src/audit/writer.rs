@@ -74,15 +74,12 @@ impl Writer {
         }
         let _lock = match self.anchor.lock(Sharing::Alone) {
             Ok(lock) => lock,
-            Err(error) => return entries.iter().map(|_| Err(error.again())).collect(),
+            Err(error) => return vec![Err(error); entries.len()],
         };
         let mut outcomes = Vec::new();
         while let rest @ [_, ..] = &entries[outcomes.len()..] {
             let (first, count) = self.append_some(rest);
-            outcomes.extend((0..count as u64).map(|at| match &first {
-                Ok(first) => Ok(first + at),
-                Err(error) => Err(error.again()),
-            }));
+            outcomes.extend((0..count as u64).map(|at| first.clone().map(|first| first + at)));
         }
         outcomes
     }

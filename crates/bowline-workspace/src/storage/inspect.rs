@@ -51,23 +51,20 @@ impl DatabaseFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(FileError::of("find", directory)(error).into()),
         };
-        match file.find()? {
+        let judged = match file.find()? {
             Found::Nothing => return Ok(None),
-            Found::Remains => return Ok(Some(Err(Unusable::Remains))),
-            Found::Database { .. } => {}
-        }
-        let looked = file.inspect(Check::Pages).and_then(|(connection, unusable)| {
-            if let Some(unusable) = unusable {
-                return Ok(Err(unusable));
-            }
+            Found::Remains => Err(Unusable::Remains),
+            Found::Database { .. } => file.judge(Check::Pages)?,
+        };
+        let read = |connection: Connection| {
             // The last one to close it leaves nothing beside it, as with any other user.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
-            Ok(Ok(look(&connection)?))
-        });
-        match looked {
-            Err(error) if is_damage(&error) => Ok(Some(Err(Unusable::Damaged(error.to_string())))),
-            looked => looked.map(Some).map_err(|error| file.explain(error)),
-        }
+            look(&connection)
+        };
+        Ok(Some(match judged {
+            Ok(connection) => Ok(read(connection).map_err(|error| file.explain(error))?),
+            Err(why) => Err(why),
+        }))
     }
 
     /// Opens a damaged database to read what can be read.
@@ -103,6 +100,16 @@ impl DatabaseFile {
             Errno::ACCESS | Errno::ROFS => StorageError::ReadOnly(self.name()),
             other => FileError::of("open", &path)(other.into()).into(),
         })?;
+        let judged = self.judge(check)?;
+        if let Ok(connection) = &judged {
+            configure(connection).map_err(|error| self.explain(error))?;
+            remove_file(&self.beside(".suspect"))?;
+        }
+        Ok(judged)
+    }
+
+    /// Opens the database, or says why it cannot be used, and leaves it as it is.
+    fn judge(&self, check: Check) -> Result<Result<Connection, Unusable>, StorageError> {
         let mut inspected = self.inspect(check);
         if let Ok((_, Some(Unusable::Damaged(_)))) = inspected {
             // A page that could not be read may be told as damage. Whether it is, a second look tells, by a connection that
@@ -110,11 +117,7 @@ impl DatabaseFile {
             inspected = self.inspect(check);
         }
         match inspected {
-            Ok((connection, None)) => {
-                configure(&connection).map_err(|error| self.explain(error))?;
-                remove_file(&self.beside(".suspect"))?;
-                Ok(Ok(connection))
-            }
+            Ok((connection, None)) => Ok(Ok(connection)),
             Ok((_, Some(Unusable::Newer { found, known }))) if self.kind.newer == Newer::Refuse => {
                 Err(StorageError::Newer(self.name(), found, known))
             }
