@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use bowline_agent::store::{Retention, SessionStore as _, SqliteSessionStore};
 use expect_test::expect;
 
 use crate::changes::steady;
@@ -491,7 +492,7 @@ fn a_session_is_deleted_when_that_is_meant_and_nobody_uses_it() {
     // Somebody has the other.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let state = scene.home().join(".local/state/bowline");
-    let store = bowline_agent::store::Store::new(&state, bowline_agent::store::Retention::default());
+    let store = SqliteSessionStore::new(&state, Retention::default());
     let id = bowline_state::schema::v1::SessionId::new(ids[0].clone());
     let held = runtime.block_on(store.claim(&id)).unwrap();
     let told = scene.play(&[&["sessions", "delete", "last", "--yes"], &["sessions", "list"]]);

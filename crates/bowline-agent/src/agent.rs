@@ -25,7 +25,7 @@ use crate::model::catalogue::Models;
 use crate::options;
 use crate::session::{How, Place, Session, Shared};
 use crate::settings::Settings;
-use crate::store::{ListQuery, Meta, Retention, Store};
+use crate::store::{ListQuery, Meta, Retention, SqliteSessionStore};
 use bowline_workspace::clock::iso8601;
 
 mod auth;
@@ -55,7 +55,7 @@ impl BowlineAgent {
     /// Returns an agent that no client talks to yet. Nothing is opened before it is needed.
     #[must_use]
     pub fn new(settings: Settings, models: Models, keys: Keyring) -> Self {
-        let store = Store::new(&settings.places.state, Retention::default());
+        let store = Arc::new(SqliteSessionStore::new(&settings.places.state, Retention::default()));
         let shared = Shared::new(settings, models, keys, store);
         Self { shared: Arc::new(shared), sessions: Arc::default(), told: Told::default() }
     }

@@ -6,8 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+
+use bowline_workspace::calls::Calls;
+use bowline_workspace::storage::{FileError, create_directory, replace_file};
 
 use crate::model::provider::Provider;
 
@@ -243,7 +247,8 @@ fn write(path: &Path, keys: &BTreeMap<Provider, Key>) -> Result<(), KeysError> {
         Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
     };
-    private_directory(directory).map_err(io)?;
+    let failed = |error: FileError| io(error.into());
+    create_directory(directory, &Calls::default()).map_err(failed)?;
     if exposes(&fs::metadata(directory).map_err(io)?, 0o022) {
         return Err(KeysError::Open(directory.to_owned()));
     }
@@ -252,64 +257,13 @@ fn write(path: &Path, keys: &BTreeMap<Provider, Key>) -> Result<(), KeysError> {
     let mut text = serde_json::to_vec_pretty(&texts).map_err(|error| io(error.into()))?;
     text.push(b'\n');
     let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // Other processes may write theirs at the same time.
     let temporary = directory.join(format!(".{name}.{}", std::process::id()));
-    let written = replace(path, &temporary, &text);
-    if written.is_err() {
-        // What is left of the attempt holds keys; that it cannot be removed changes nothing about the failure.
-        drop(fs::remove_file(&temporary));
-    }
-    written.map_err(io)
+    replace_file(path, &temporary, &text).map_err(failed)
 }
 
-fn replace(path: &Path, temporary: &Path, text: &[u8]) -> io::Result<()> {
-    // One that a crash left behind is in the way, and is ours: the directory is the user's alone.
-    match fs::remove_file(temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => (),
-    }
-    let mut file = private_file(temporary)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    drop(file);
-    fs::rename(temporary, path)?;
-    match path.parent() {
-        Some(directory) if cfg!(unix) => fs::File::open(directory)?.sync_all(),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(unix)]
-fn private_file(path: &Path) -> io::Result<fs::File> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
-#[cfg(unix)]
-fn private_directory(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-#[cfg(unix)]
 fn exposes(metadata: &fs::Metadata, bits: u32) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
     metadata.permissions().mode() & bits != 0
-}
-
-// Elsewhere a file in the user's own directory is the user's alone as it is made.
-#[cfg(not(unix))]
-fn private_file(path: &Path) -> io::Result<fs::File> {
-    fs::OpenOptions::new().write(true).create_new(true).open(path)
-}
-
-#[cfg(not(unix))]
-fn private_directory(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(path)
-}
-
-#[cfg(not(unix))]
-fn exposes(_metadata: &fs::Metadata, _bits: u32) -> bool {
-    false
 }
 
 #[cfg(test)]

@@ -167,14 +167,10 @@ impl Permissions {
                     .map_err(|why| format!("the user's rules cannot be used: {why}"))?;
                 let place = match &roots {
                     Some(roots) => Workspace::journal_directory(&settings.places.state, roots),
-                    // The project is not on this machine.
-                    None => {
-                        let hash = ContentHash::of(names.concat().as_bytes()).to_string();
-                        settings.places.state.join("workspaces").join(format!("elsewhere-{}", &hash[..16]))
-                    }
+                    None => Workspace::remote_directory(&settings.places.state, &names),
                 };
-                let anchor = settings.places.anchors.join(place.file_name().unwrap_or_default());
-                let log = AuditLog::open(&place.join("audit"), &anchor, Default::default())
+                let (log, anchor) = AuditLog::locate(&place, &settings.places.anchors);
+                let log = AuditLog::open(&log, &anchor, Default::default())
                     .map_err(|why| format!("the audit log cannot be used: {why}"))?;
                 let rules = Rulebook { file: Some(file), fallback, rules: Vec::new(), roots: names };
                 Ok(Approvals::new(rules, log, person))

@@ -29,7 +29,7 @@ use crate::prompting::{self, Caps, Reading};
 use crate::reporter::Reporter;
 use crate::settings::Settings;
 use crate::slash as commands;
-use crate::store::{Held, Meta, Record, StoreError};
+use crate::store::{Meta, Record, SessionLease, StoreError};
 use crate::tools::{Calling, Toolbox};
 use crate::turn::{self, Halt};
 
@@ -63,7 +63,7 @@ pub(crate) struct Session {
     toolbox: Toolbox,
     servers: Arc<Servers>,
     // None once the session is closed.
-    held: Mutex<Option<Arc<Held>>>,
+    lease: Mutex<Option<Arc<Box<dyn SessionLease>>>>,
     choice: Mutex<Choice>,
     // What the project and the user want models to know, as it was last read.
     instructions: Mutex<Arc<Instructions>>,
@@ -416,23 +416,23 @@ impl Session {
         }
         self.toolbox.end().await;
         self.servers.shutdown().await;
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner).take();
         // Whoever saves at this moment gives it back when that is done.
-        if let Some(held) = held.and_then(Arc::into_inner)
-            && let Err(error) = held.close().await
+        if let Some(lease) = lease.and_then(Arc::into_inner)
+            && let Err(error) = lease.close().await
         {
             self.log(&format!("the end of the session could not be saved: {error}"));
         }
         self.log("closed");
     }
 
-    fn held(&self) -> Result<Arc<Held>, StoreError> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        held.ok_or(StoreError::Stopped)
+    fn lease(&self) -> Result<Arc<Box<dyn SessionLease>>, StoreError> {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        lease.ok_or(StoreError::Stopped)
     }
 
     async fn set_meta(&self, change: impl FnOnce(&mut Meta) + Send + 'static) -> Result<(), StoreError> {
-        self.held()?.set_meta(change).await.map(drop)
+        self.lease()?.set_meta(Box::new(change)).await.map(drop)
     }
 }
 

@@ -15,7 +15,9 @@ mod listing;
 #[path = "store/processes.rs"]
 mod processes;
 
-use bowline_agent::store::{Durability, MAX_TITLE_BYTES, Record, Store, StoreError};
+use bowline_agent::store::{
+    Durability, MAX_TITLE_BYTES, Record, SessionStore as _, SqliteSessionStore, StoreError,
+};
 use bowline_state::conversation::{Message, Part, Role, Thinking, ToolUse, Usage};
 use bowline_state::mode::Mode;
 use bowline_state::schema::v1::{SessionId, SessionUpdate};
@@ -49,7 +51,7 @@ async fn what_is_known_of_a_session_can_be_changed() {
     let held = store(&directory).create(meta("one", "/work")).await.unwrap();
     let usage = Usage { input: 7, output: 3, ..Usage::default() };
     let changed = held
-        .set_meta(move |meta| {
+        .set_meta(Box::new(move |meta| {
             meta.id = at("another");
             meta.title = Some("é".repeat(MAX_TITLE_BYTES));
             meta.additional = vec!["/more".into()];
@@ -59,7 +61,7 @@ async fn what_is_known_of_a_session_can_be_changed() {
             meta.turns = 4;
             meta.usage = usage;
             meta.cost = Some(0.25);
-        })
+        }))
         .await
         .unwrap();
     let stored = store(&directory).read(&at("one")).await.unwrap().meta;
@@ -131,7 +133,8 @@ async fn a_session_that_is_removed_is_gone() {
     store.delete(&at("one")).await.unwrap();
     store.delete(&at("one")).await.unwrap();
     assert!(matches!(store.claim(&at("one")).await, Err(StoreError::NotFound(_))));
-    store.create(meta("one", "/work")).await.unwrap().delete().await.unwrap();
+    drop(store.create(meta("one", "/work")).await.unwrap());
+    store.delete(&at("one")).await.unwrap();
     assert!(matches!(store.read(&at("one")).await, Err(StoreError::NotFound(_))));
     drop(store);
     // No lock is left behind.
@@ -142,7 +145,7 @@ async fn a_session_that_is_removed_is_gone() {
 async fn an_unused_store_touches_nothing_and_a_used_one_is_private() {
     let directory = directory();
     let inside = directory.path().join("state");
-    let store = Store::new(&inside, Default::default());
+    let store = SqliteSessionStore::new(&inside, Default::default());
     assert_eq!(store.take_notices(), []);
     assert!(!inside.exists());
     let held = store.create(meta("../../../etc/passwd", "/work")).await.unwrap();

@@ -137,7 +137,7 @@ pub(crate) async fn run(mut arguments: AgentArguments) -> Result<ExitCode> {
 
 /// Returns the keys that the environment and the user's file hold.
 pub(crate) fn keyring(places: &Places) -> Keyring {
-    let keys = Keyring::new(Some(places.config.join("keys.json")));
+    let keys = Keyring::new(Some(places.keys()));
     Provider::ALL.into_iter().fold(keys, |keys, provider| match std::env::var(provider.variable()) {
         Ok(key) => keys.with(provider, &key),
         // That there is none, or none that is text, is usual.
@@ -181,13 +181,13 @@ fn settings(arguments: AgentArguments, places: &Places) -> Result<Settings> {
     let places = settings::Places {
         state: places.state.clone(),
         policy: match &arguments.policy {
-            None => places.config.join("policy.toml"),
+            None => places.policy(),
             Some(file) => {
                 file.canonicalize().with_context(|| format!("cannot read the rules {}", file.display()))?
             }
         },
         anchors: places.anchors.clone(),
-        keys: places.config.join("keys.json"),
+        keys: places.keys(),
     };
     let mut settings = Settings::new(places, inheriting);
     settings.quirks = quirk_mode();

@@ -197,9 +197,9 @@ async fn open(arguments: &McpArguments, places: &Places, desk: Arc<Desk>) -> Res
     let policy = match &arguments.policy {
         Some(file) => std::fs::canonicalize(here.join(file))
             .map_err(|error| Ending::Usage(format!("--policy {}: {error}", file.display())))?,
-        None => places.config.join("policy.toml"),
+        None => places.policy(),
     };
-    let own = bowline_host::Places { state: places.state.clone(), policy, anchors: places.anchors.clone() };
+    let own = places.for_host(policy);
     let opened = tokio::task::spawn_blocking(move || Host::open(&project, &own, desk, settings)).await;
     let host = opened.context("opening the workspace ended early")?.map_err(|error| match error {
         HostError::Roots(why) => Ending::Usage(why.to_string()),

@@ -25,6 +25,21 @@ impl Places {
         Self::of(|name| std::env::var_os(name), std::env::home_dir())
     }
 
+    /// Returns the file of rules, unless another one is named.
+    pub(crate) fn policy(&self) -> PathBuf {
+        self.config.join("policy.toml")
+    }
+
+    /// Returns the file of stored keys.
+    pub(crate) fn keys(&self) -> PathBuf {
+        self.config.join("keys.json")
+    }
+
+    /// Returns the places that a host uses, with this file of rules.
+    pub(crate) fn for_host(&self, policy: PathBuf) -> bowline_host::Places {
+        bowline_host::Places { state: self.state.clone(), policy, anchors: self.anchors.clone() }
+    }
+
     /// Returns the places of a user with this environment; `home` is what `HOME` says, else the home of the account.
     ///
     /// # Errors

@@ -8,14 +8,16 @@ mod search;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use bowline_agent::store::{ListQuery, MAX_PAGE, Meta, Retention, Store, StoreError, Stored};
+use bowline_agent::store::{
+    ListQuery, MAX_PAGE, Meta, Retention, SessionStore, SqliteSessionStore, StoreError, Stored,
+};
 use bowline_state::schema::v1::SessionId;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::changes::{Where, unique};
 use crate::ending::Ending;
 use crate::places::Places;
-use crate::records::here::{directory, is_there};
+use crate::records::here::directory;
 use crate::records::names::shortened;
 use crate::records::pager::page;
 use crate::records::showing::{Ink, Look, count, note, print, safe, safe_lines};
@@ -241,19 +243,18 @@ pub(crate) async fn run(arguments: SessionsArguments) -> Result<(), Ending> {
 
 /// The stored sessions, if there are any: looking at them makes nothing.
 struct Sessions {
-    store: Option<Store>,
+    store: Option<SqliteSessionStore>,
 }
 
 impl Sessions {
     fn new(places: &Places) -> Result<Self, Ending> {
-        // One that is only just being made, or was left so, is seen to when the store is opened.
-        let is_there = is_there(&places.state.join("sessions.db"))?
-            || is_there(&places.state.join("sessions.db.ready"))?;
-        Ok(Self { store: is_there.then(|| Store::new(&places.state, Retention::default())) })
+        let state = &places.state;
+        let exists = SqliteSessionStore::exists(state).map_err(failed)?;
+        Ok(Self { store: exists.then(|| SqliteSessionStore::new(state, Retention::default())) })
     }
 
     fn tell_notices(&self) {
-        for notice in self.store.iter().flat_map(Store::take_notices) {
+        for notice in self.store.iter().flat_map(SessionStore::take_notices) {
             note(&notice.to_string());
         }
     }
@@ -303,8 +304,9 @@ impl Sessions {
         self.store()?.read(&id).await.map_err(|error| gone(error, &id))
     }
 
-    fn store(&self) -> Result<&Store, Ending> {
-        self.store.as_ref().ok_or_else(|| Ending::NoSession("there is no session yet".to_owned()))
+    fn store(&self) -> Result<&dyn SessionStore, Ending> {
+        let store = self.store.as_ref().map(|store| store as &dyn SessionStore);
+        store.ok_or_else(|| Ending::NoSession("there is no session yet".to_owned()))
     }
 }
 

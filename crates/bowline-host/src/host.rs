@@ -271,10 +271,9 @@ impl Host {
         let directories: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
         let file = PolicyFile::open(&places.policy, &directories)?;
         let journal = Workspace::journal_directory(&places.state, &roots);
-        let name = journal.file_name().unwrap_or_default().to_owned();
-        let anchor = places.anchors.join(name);
+        let (log, anchor) = AuditLog::locate(&journal, &places.anchors);
         let opened = Workspace::open(roots, &journal, settings.workspace.clone())?;
-        let log = AuditLog::open(&journal.join("audit"), &anchor, settings.audit)?;
+        let log = AuditLog::open(&log, &anchor, settings.audit)?;
         for notice in &opened.notices {
             front_end.show(Event::Notice { text: &notice.to_string() });
         }

@@ -66,6 +66,13 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
+    /// Returns where the audit log of a workspace is, and its anchor, given the workspace's directory for state and the user's
+    /// directory for anchors.
+    #[must_use]
+    pub fn locate(workspace: &Path, anchors: &Path) -> (PathBuf, PathBuf) {
+        (workspace.join("audit"), anchors.join(workspace.file_name().unwrap_or_default()))
+    }
+
     /// Opens the log in a directory that is its own, or begins one. Directory and anchor are made private.
     ///
     /// The directory itself may not be a link, nor any file in it, nor the anchor; links on the way there are followed.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_state::changes::{Change, ChangeId, ContentHash, Moment, Origin, Reversal, Source};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 
 mod baseline;
 mod blobs;
@@ -19,7 +19,6 @@ mod delta;
 mod error;
 mod live;
 mod open;
-mod place;
 mod prune;
 mod recent;
 mod rows;
@@ -28,20 +27,21 @@ mod seal;
 mod tests;
 
 pub use baseline::BaselineRow;
-pub use error::{JournalError, Notice, Unusable};
-pub use open::{Condition, examine};
-pub use place::JournalLock;
+pub use error::{JournalError, Notice};
+pub use open::{Condition, examine, is_in_use};
 pub use prune::Pruned;
 
 use error::Fault;
 pub(crate) use live::LiveSessions;
-use open::Attached;
-use place::{Identity, Place};
 use prune::Room;
 use recent::Recent;
 use seal::Seal;
 pub(crate) use seal::is_secret;
 
+use crate::storage::{Database, DatabaseFile, Durability, FileLock, Sharing};
+
+/// The name of the database in a journal's directory.
+pub const FILE_NAME: &str = "journal.sqlite";
 /// A content is at most this large: 256 MiB. Of a larger file only the hash can be recorded.
 pub const MAX_CONTENT_BYTES: usize = 256 << 20;
 /// A path, a file's name or an id is at most this long.
@@ -178,24 +178,11 @@ pub struct Filter<'a> {
 /// The journal of a workspace, as one of its users has it open.
 #[derive(Debug)]
 pub struct Journal {
-    place: Place,
-    // The file that was opened: another one may be in its place later.
-    identity: Identity,
-    connection: Connection,
+    database: Database,
     retention: Retention,
-    durability: Option<Durability>,
     recent: Recent,
     live: Arc<LiveSessions>,
     room: Room,
-}
-
-/// When a transaction is on the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Durability {
-    /// When it is committed, and all that was committed before it is too.
-    Now,
-    /// With a later one. A crash of the machine may undo it, as a whole.
-    Later,
 }
 
 impl Journal {
@@ -215,26 +202,16 @@ impl Journal {
         retention: Retention,
         now: Moment,
     ) -> Result<(Self, Vec<Notice>), JournalError> {
-        let place = Place::prepare(directory)?;
-        let _lock = place.lock(LOCK_WAIT)?;
-        let mut notices = Vec::new();
-        let connection = match open::attach(&place)? {
-            Attached::Ready(connection) => connection,
-            Attached::Unusable(why) => {
-                notices.push(Notice::SetAside { path: place.set_aside()?, why });
-                match open::attach(&place)? {
-                    Attached::Ready(connection) => connection,
-                    Attached::Unusable(why) => {
-                        return Err(JournalError::Corrupt { path: place.database(), why: why.to_string() });
-                    }
-                }
-            }
-        };
-        let identity = place.identity()?;
-        let live = Arc::new(LiveSessions::new(place.clone()));
+        let file = DatabaseFile::prepare(directory, &open::JOURNAL)?;
+        let _lock = file.lock(Sharing::Alone, LOCK_WAIT)?;
+        let live = Arc::new(LiveSessions::new(file.directory()));
+        let (database, set_aside) = file.open(|_, _| Ok(()))?;
+        let mut notices: Vec<Notice> = set_aside
+            .map(|aside| Notice::SetAside { path: aside.path, why: aside.why })
+            .into_iter()
+            .collect();
         let (recent, room) = (Recent::default(), Room::default());
-        let mut journal =
-            Self { place, identity, connection, retention, durability: None, recent, live, room };
+        let mut journal = Self { database, retention, recent, live, room };
         // A full disk is no reason to keep the user from what the journal holds.
         if let Err(error) = journal.prune(now) {
             notices.push(Notice::NotPruned { why: error.to_string() });
@@ -245,7 +222,7 @@ impl Journal {
     /// Returns where the database is.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        self.place.database()
+        self.database.file().path()
     }
 
     /// Returns the sessions that are running, to mark more of them.
@@ -258,7 +235,7 @@ impl Journal {
     ///
     /// # Errors
     /// Fails if somebody else holds it for [`LOCK_WAIT`], or if the directory cannot be written.
-    pub fn lock(&self) -> Result<JournalLock, JournalError> {
+    pub fn lock(&self) -> Result<FileLock, JournalError> {
         self.lock_within(LOCK_WAIT)
     }
 
@@ -266,8 +243,8 @@ impl Journal {
     ///
     /// # Errors
     /// Fails if somebody else holds it for so long, or if the directory cannot be written.
-    pub fn lock_within(&self, wait: Duration) -> Result<JournalLock, JournalError> {
-        self.place.lock(wait)
+    pub fn lock_within(&self, wait: Duration) -> Result<FileLock, JournalError> {
+        Ok(self.database.file().lock(Sharing::Alone, wait)?)
     }
 
     /// Records what is about to be done, with the contents before and after. When this returns, it is on the disk. The
@@ -287,7 +264,7 @@ impl Journal {
     /// Fails if there is no such change, if it has another outcome already, or if the journal cannot be written. No
     /// outcome is recorded then.
     pub fn settle(&mut self, outcomes: &[(ChangeId, Outcome)]) -> Result<(), JournalError> {
-        self.write(Durability::Later, |transaction| {
+        self.write(Durability::Soon, |transaction| {
             outcomes.iter().try_for_each(|&(id, outcome)| rows::settle(transaction, id, outcome))
         })
     }
@@ -351,7 +328,7 @@ impl Journal {
     /// Returns [`JournalError::Damaged`] if the bytes that are kept do not have that hash, and fails if the journal
     /// cannot be read.
     pub fn blob(&self, hash: &ContentHash) -> Result<Option<Vec<u8>>, JournalError> {
-        self.read(|connection| blobs::get(connection, hash, || Seal::find(self.place.directory())))
+        self.read(|connection| blobs::get(connection, hash, || Seal::find(self.database.file().directory())))
     }
 
     /// Keeps contents that no change has yet. They go when the journal is pruned unless the baseline refers to them by
@@ -361,7 +338,7 @@ impl Journal {
     /// Fails if one is larger than [`MAX_CONTENT_BYTES`] or the journal cannot be written. None is kept then.
     pub fn keep(&mut self, contents: &[&[u8]]) -> Result<Vec<ContentHash>, JournalError> {
         self.room = Room::default();
-        self.write(Durability::Later, |transaction| {
+        self.write(Durability::Soon, |transaction| {
             let mut keeper = blobs::Keeper::new(transaction)?;
             let keep = |bytes: &&[u8]| {
                 let hash = ContentHash::of(bytes);
@@ -390,7 +367,7 @@ impl Journal {
     pub fn update_baseline(&mut self, upsert: &[BaselineRow], remove: &[String]) -> Result<(), JournalError> {
         // What the baseline refers to no longer counts from now on.
         self.room = Room::default();
-        self.write(Durability::Later, |transaction| baseline::update(transaction, upsert, remove))
+        self.write(Durability::Soon, |transaction| baseline::update(transaction, upsert, remove))
     }
 
     /// Drops what [`Retention`] does not cover, the oldest first, and every content that neither a change nor the
@@ -403,10 +380,10 @@ impl Journal {
     /// Fails if the journal cannot be written.
     pub fn prune(&mut self, now: Moment) -> Result<Pruned, JournalError> {
         let (retention, live) = (self.retention, self.live.clone());
-        let pruned = self.write(Durability::Later, |transaction| {
+        let pruned = self.write(Durability::Soon, |transaction| {
             prune::drop_old(transaction, &retention, || live.find(), now)
         })?;
-        prune::give_back(&self.connection).map_err(|fault| self.place.explain(fault))?;
+        self.read(prune::give_back)?;
         Ok(pruned)
     }
 
@@ -428,7 +405,7 @@ impl Journal {
         });
         let (retention, mut room, live) = (self.retention, self.room, self.live.clone());
         let has_secrets = drafts.iter().any(|draft| is_secret(draft.path));
-        let seal = has_secrets.then(|| Seal::find_or_make(self.place.directory())).transpose()?;
+        let seal = has_secrets.then(|| Seal::find_or_make(self.database.file().directory())).transpose()?;
         let mut recent = std::mem::take(&mut self.recent);
         let inserted = self.write(Durability::Now, |transaction| {
             let (ids, added) = rows::insert(transaction, &mut recent, drafts, outcome, now, seal.as_ref())?;
@@ -444,8 +421,7 @@ impl Journal {
     }
 
     fn read<T>(&self, body: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, JournalError> {
-        self.place.expect(self.identity)?;
-        body(&self.connection).map_err(|fault| self.place.explain(fault))
+        self.database.read(body)?
     }
 
     fn write<T>(
@@ -453,27 +429,6 @@ impl Journal {
         durability: Durability,
         body: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
     ) -> Result<T, JournalError> {
-        self.place.expect(self.identity)?;
-        self.transact(durability, body).map_err(|fault| self.place.explain(fault))
-    }
-
-    fn transact<T>(
-        &mut self,
-        durability: Durability,
-        body: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        if self.durability != Some(durability) {
-            // It cannot be changed within a transaction.
-            let level = match durability {
-                Durability::Now => "FULL",
-                Durability::Later => "NORMAL",
-            };
-            self.connection.pragma_update(None, "synchronous", level)?;
-            self.durability = Some(durability);
-        }
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let value = body(&transaction)?;
-        transaction.commit()?;
-        Ok(value)
+        self.database.write(durability, body)?
     }
 }

@@ -10,6 +10,7 @@
 //! - [`files`]: the trait [`Files`](files::Files) for tools that should not care who serves the files, and this machine's
 //!   implementation for asynchronous code.
 //! - [`journal`]: what changed, kept so that it can be taken back.
+//! - [`storage`]: private files, locks and databases, which the journal and others are kept in.
 //!
 //! ```no_run
 //! use bowline_workspace::roots::{RootSpec, Roots};
@@ -44,6 +45,7 @@ pub mod policy;
 mod replace;
 pub mod roots;
 pub mod search;
+pub mod storage;
 pub mod terminals;
 pub mod walker;
 pub mod watch;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bowline_state::changes::{ContentHash, Moment, Origin};
+use bowline_state::changes::{Moment, Origin};
 use bowline_state::foreign_files::ForeignFiles;
 use bowline_state::ledger::{Ledger, Unseen};
 use bowline_state::paths::Access;
@@ -226,8 +226,13 @@ impl Workspace {
         // For people who look; the hash tells workspaces apart.
         let name: String =
             name.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(40).collect();
-        let hash = ContentHash::of(root.as_bytes()).to_string();
-        state.join("workspaces").join(format!("{name}-{}", &hash[..16]))
+        location::named(state, &name, root)
+    }
+
+    /// Returns the directory for the audit log of a workspace that is not on this machine, given the names of its roots.
+    #[must_use]
+    pub fn remote_directory(state: &Path, roots: &[String]) -> PathBuf {
+        location::named(state, "elsewhere", &roots.concat())
     }
 
     /// Returns the workspace's own roots.

@@ -18,7 +18,7 @@ use bowline_state::audit::Record;
 use bowline_state::question::{Question, Reply};
 use bowline_wire::{Agent, AgentContext, ClientHandle, Limits, connect_agent};
 use bowline_workspace::approvals::{BoxFuture, Person};
-use bowline_workspace::audit::{self, Filter};
+use bowline_workspace::audit::{self, AuditLog, Filter};
 use bowline_workspace::terminals::{self, Supervisor};
 use bowline_workspace::workspace::Workspace;
 use tempfile::TempDir;
@@ -120,8 +120,7 @@ impl Lab {
     pub fn audit(&self) -> (PathBuf, PathBuf) {
         let places = self.places();
         let journal = Workspace::journal_directory(&places.state, self.host.workspace().roots());
-        let name = journal.file_name().unwrap_or_default().to_owned();
-        (journal.join("audit"), places.anchors.join(name))
+        AuditLog::locate(&journal, &places.anchors)
     }
 
     /// Returns what the audit log says.

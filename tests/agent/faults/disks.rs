@@ -24,9 +24,9 @@ async fn without_a_place_for_its_state_the_agent_says_so_and_lives() {
         told += &format!("{} {}\n", error["code"], error["message"].as_str().unwrap());
     }
     expect![[r#"
-        -32603 cannot make /proc/nowhere/bowline: No such file or directory (os error 2)
-        -32603 cannot make /proc/nowhere/bowline: No such file or directory (os error 2)
-        -32603 cannot make /proc/nowhere/bowline: No such file or directory (os error 2)
+        -32603 cannot make the directory /proc/nowhere/bowline: No such file or directory (os error 2)
+        -32603 cannot make the directory /proc/nowhere/bowline: No such file or directory (os error 2)
+        -32603 cannot make the directory /proc/nowhere/bowline: No such file or directory (os error 2)
     "#]]
     .assert_eq(&told);
     assert_eq!(program.end().await, Some(0));

@@ -4,6 +4,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -165,17 +166,10 @@ impl Tape {
 }
 
 /// Returns how a file is opened that nobody else can read, if it is made: models speak of private things.
-#[cfg(unix)]
 fn private() -> OpenOptions {
-    use std::os::unix::fs::OpenOptionsExt as _;
     let mut options = OpenOptions::new();
     options.mode(0o600);
     options
-}
-
-#[cfg(not(unix))]
-fn private() -> OpenOptions {
-    OpenOptions::new()
 }
 
 impl Drop for Tape {

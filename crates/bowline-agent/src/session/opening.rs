@@ -26,7 +26,7 @@ use crate::model::provider::Provider;
 use crate::model::{Model, ModelError, ModelInfo};
 use crate::runtime::{self, Runtimes};
 use crate::settings::Settings;
-use crate::store::{Held, Meta, Store, StoreError, Stored, new_session_id};
+use crate::store::{Meta, SessionLease, SessionStore, StoreError, Stored, new_session_id};
 use crate::system_prompt::{self, Facts, Length, Server};
 use crate::tools::{ToolParts, Toolbox};
 use bowline_workspace::clock::{iso8601, now};
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Arc<Settings>,
     pub(crate) models: Models,
     pub(crate) keys: Keyring,
-    pub(crate) store: Store,
+    pub(crate) store: Arc<dyn SessionStore>,
     // Whether the user has chosen to work without a key.
     offline: AtomicBool,
     // Whether the user has logged out: keys are not used then.
@@ -44,7 +44,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: Settings, models: Models, keys: Keyring, store: Store) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        models: Models,
+        keys: Keyring,
+        store: Arc<dyn SessionStore>,
+    ) -> Self {
         if let Some(problem) = keys.problem() {
             settings.log.line(problem.to_string());
         }
@@ -184,18 +189,18 @@ impl Session {
         (servers, over_acp): (&[McpServer], OverAcp),
     ) -> Result<Opened, Failure> {
         let (specs, refused) = specs(servers);
-        let (id, held, choice, talk, history) = match how {
+        let (id, lease, choice, talk, history) = match how {
             How::New => {
                 let choice = first_choice(shared)?;
                 let id = new_session_id();
-                let held = shared.store.create(meta(&id, &place, &choice)).await?;
-                (id, held, choice, Talk::default(), Vec::new())
+                let lease = shared.store.create(meta(&id, &place, &choice)).await?;
+                (id, lease, choice, Talk::default(), Vec::new())
             }
             How::Load(id) | How::Resume(id) => {
-                let (held, known) = shared.store.claim(&id).await?;
+                let (lease, known) = shared.store.claim(&id).await?;
                 let Place { cwd, additional } = place.clone();
-                held.set_meta(move |meta| (meta.cwd, meta.additional) = (cwd, additional)).await?;
-                again(shared, id, held, known)
+                lease.set_meta(Box::new(move |meta| (meta.cwd, meta.additional) = (cwd, additional))).await?;
+                again(shared, id, lease, known)
             }
             How::Fork(from) => {
                 let known = shared.store.read(&from).await?;
@@ -209,8 +214,8 @@ impl Session {
                     updated: fresh.updated,
                     ..known.meta
                 };
-                let (held, known) = shared.store.fork(&from, copy).await?;
-                again(shared, id, held, known)
+                let (lease, known) = shared.store.fork(&from, copy).await?;
+                again(shared, id, lease, known)
             }
         };
         let text = |path: &PathBuf| path.display().to_string();
@@ -230,7 +235,7 @@ impl Session {
             client: client.clone(),
             toolbox,
             servers,
-            held: Mutex::new(Some(Arc::new(held))),
+            lease: Mutex::new(Some(Arc::new(lease))),
             choice: Mutex::new(choice),
             instructions: Mutex::default(),
             talk: tokio::sync::Mutex::new(talk),
@@ -248,9 +253,9 @@ impl Session {
 fn again(
     shared: &Shared,
     id: SessionId,
-    held: Held,
+    lease: Box<dyn SessionLease>,
     known: Stored,
-) -> (SessionId, Held, Choice, Talk, Vec<SessionUpdate>) {
+) -> (SessionId, Box<dyn SessionLease>, Choice, Talk, Vec<SessionUpdate>) {
     let Stored { meta, updates, messages, dropped } = known;
     if dropped > 0 {
         shared.settings.log.line(format!("session {}: {dropped} updates are not kept any more", id.0));
@@ -265,7 +270,7 @@ fn again(
     // What was chosen once does not go beyond what the agent is started with.
     let mode = meta.mode.min(shared.settings.mode);
     let choice = Choice { mode, model, thinking: meta.thinking, title: meta.title };
-    (id, held, choice, talk, transcript::replay(updates))
+    (id, lease, choice, talk, transcript::replay(updates))
 }
 
 fn first_choice(shared: &Shared) -> Result<Choice, Failure> {

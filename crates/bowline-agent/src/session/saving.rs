@@ -17,10 +17,10 @@ impl Session {
             return;
         }
         let records = take_records(talk, reporter);
-        let Ok(held) = self.held() else { return };
+        let Ok(lease) = self.lease() else { return };
         let (id, log) = (self.id.clone(), self.shared.settings.log.clone());
         talk.saving = Some(tokio::spawn(async move {
-            if let Err(error) = held.append(records, Durability::Soon).await {
+            if let Err(error) = lease.append(records, Durability::Soon).await {
                 log.line(format!("session {}: not saved: {error}", id.0));
             }
         }));
@@ -35,7 +35,7 @@ impl Session {
     ) -> Result<(), Failure> {
         let (before, records) = (talk.saving.take(), take_records(talk, reporter));
         let (turn, total, cost, title) = (talk.turn, talk.total, talk.cost, self.choice().title);
-        let held = self.held()?;
+        let lease = self.lease()?;
         let (id, log) = (self.id.clone(), self.shared.settings.log.clone());
         let (tell, told) = oneshot::channel();
         talk.saving = Some(tokio::spawn(async move {
@@ -43,11 +43,11 @@ impl Session {
                 // It says by itself what went wrong, and what it could not save comes again.
                 before.await.unwrap_or_default();
             }
-            let known = held.set_meta(move |meta| {
+            let known = lease.set_meta(Box::new(move |meta| {
                 (meta.turns, meta.usage, meta.cost, meta.title) = (turn, total, cost, title);
-            });
+            }));
             let saved = match known.await {
-                Ok(_) => held.append(records, Durability::Now).await,
+                Ok(_) => lease.append(records, Durability::Now).await,
                 Err(error) => Err(error),
             };
             if let Err(Err(error)) = tell.send(saved) {

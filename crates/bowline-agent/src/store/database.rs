@@ -1,23 +1,42 @@
-//! The database as one thread uses it: opened when it is first needed, and again when it was damaged or replaced.
+//! The database as one process uses it: opened when it is first needed, and again when it was damaged or replaced.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bowline_state::schema::v1::SessionId;
 use bowline_state::transcript;
 use bowline_workspace::clock::now;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use bowline_workspace::storage::{
+    Database, DatabaseFile, DatabaseKind, Durability, FileLock, Newer, SetAside, Sharing, StorageError,
+    Unusable,
+};
+use rusqlite::{Connection, Transaction};
 
-use super::claim::{Claim, Lock};
+use super::claim::{self, Claim};
 use super::error::{Fault, Notice, StoreError};
-use super::open::{self, Opened};
-use super::place::{Identity, Place, Sharing};
+use super::salvage::{self, Salvaged};
 use super::{
-    Durability, ListQuery, MAX_PAGE, MAX_WAITING_BYTES, Meta, Page, Record, Retention, Stored, codec, cursor,
-    rows, salvage,
+    ListQuery, MAX_PAGE, MAX_WAITING_BYTES, Meta, Page, Record, Retention, Stored, codec, cursor, rows,
 };
 
+/// The name of the database.
+pub(super) const FILE: &str = "sessions.db";
+/// The database of stored sessions.
+static SESSIONS: DatabaseKind = DatabaseKind {
+    subject: "the sessions in",
+    file: FILE,
+    lock: "sessions.lock",
+    // "Knot" in ASCII.
+    application_id: 0x4b6e_6f74,
+    format: 1,
+    schema: include_str!("schema.sql"),
+    newer: Newer::Refuse,
+    checked_table: Some("sessions"),
+    verify: rows::verify,
+};
+/// How long one waits for other processes.
+const WAIT: Duration = Duration::from_secs(10);
 /// At most so many notices wait to be taken.
 const MAX_NOTICES: usize = 64;
 /// A database that is replaced again and again is opened so often for one thing to do.
@@ -32,34 +51,18 @@ const FREED_PAGES: i64 = 4096;
 /// What the user should hear of, until somebody takes it.
 pub(super) type Notices = Arc<Mutex<Vec<Notice>>>;
 
-/// The stored sessions, as the one thread that works on them has them.
-pub(super) struct Database {
+/// The stored sessions of this process.
+#[derive(Debug)]
+pub(super) struct SessionDatabase {
     directory: PathBuf,
     retention: Retention,
     notices: Notices,
-    open: Option<Open>,
+    open: Option<Database>,
 }
 
-struct Open {
-    place: Place,
-    // The file that was opened. Another one may be in its place later.
-    identity: Identity,
-    connection: Connection,
-    synchronous: Option<Durability>,
-}
-
-impl Database {
+impl SessionDatabase {
     pub(super) fn new(directory: PathBuf, retention: Retention, notices: Notices) -> Self {
         Self { directory, retention, notices, open: None }
-    }
-
-    /// Closes the database, if it is open.
-    pub(super) fn close(&mut self) {
-        if let Some(open) = self.open.take() {
-            // SQLite removes the log by its name if nobody else has the database: it must not be another one's by then.
-            let _lock = open.place.lock(Sharing::Shared);
-            drop(open);
-        }
     }
 
     pub(super) fn create(&mut self, meta: Meta) -> Result<Claim, StoreError> {
@@ -102,7 +105,7 @@ impl Database {
     /// Removes a session. The caller has it.
     pub(super) fn remove(&mut self, id: &SessionId) -> Result<(), StoreError> {
         if self.write(Durability::Now, |transaction| rows::delete(transaction, id))? {
-            self.with(|open| Ok(give_back(&open.connection)?))?;
+            self.with(|open| open.read(|connection| Ok(give_back(connection)?)))?;
         }
         Ok(())
     }
@@ -147,14 +150,16 @@ impl Database {
     }
 
     /// Takes the right to change a session.
-    fn lock(&mut self, id: &SessionId) -> Result<Lock, StoreError> {
-        Lock::take(&self.opened()?.place, id)
+    fn lock(&mut self, id: &SessionId) -> Result<FileLock, StoreError> {
+        claim::lock(self.opened()?.file().directory(), id)
     }
 
     fn read<T>(&mut self, mut body: impl FnMut(&Connection) -> Result<T, Fault>) -> Result<T, StoreError> {
         self.with(|open| {
-            let transaction = open.connection.unchecked_transaction()?;
-            body(&transaction)
+            open.read(|connection| {
+                let transaction = connection.unchecked_transaction()?;
+                body(&transaction)
+            })
         })
     }
 
@@ -164,68 +169,52 @@ impl Database {
         durability: Durability,
         mut body: impl FnMut(&Transaction<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        self.with(|open| {
-            if open.synchronous != Some(durability) {
-                // SQLite does not change it within a transaction.
-                let level = if durability == Durability::Now { "FULL" } else { "NORMAL" };
-                open.connection.pragma_update(None, "synchronous", level)?;
-                open.synchronous = Some(durability);
-            }
-            let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let value = body(&transaction)?;
-            transaction.commit()?;
-            Ok(value)
-        })
+        self.with(|open| open.write(durability, &mut body))
     }
 
     /// Does something with the open database while nobody can put another in its place. Met damage is put right, and then
     /// it is done again.
-    fn with<T>(&mut self, mut act: impl FnMut(&mut Open) -> Result<T, Fault>) -> Result<T, StoreError> {
+    fn with<T>(
+        &mut self,
+        mut act: impl FnMut(&mut Database) -> Result<Result<T, StoreError>, StorageError>,
+    ) -> Result<T, StoreError> {
         let mut repaired = false;
         for _ in 0..TRIES {
             let open = self.opened()?;
-            let lock = open.place.lock(Sharing::Shared)?;
-            if open.place.identity().ok() != Some(open.identity) {
-                self.open = None;
-                continue;
-            }
-            let path = open.place.database();
+            let _lock = open.file().lock(Sharing::Shared, WAIT)?;
             match act(open) {
-                Ok(value) => return Ok(value),
-                Err(fault) if fault.is_damage() && !repaired => {
-                    repaired = true;
-                    open.place.suspect();
-                    // It is opened anew by somebody who has it to himself.
-                    self.open = None;
-                    drop(lock);
-                }
-                Err(fault) => return Err(fault.explain(&path)),
+                Err(StorageError::Moved(_)) => {}
+                Err(StorageError::Corrupt(..)) if !repaired => repaired = true,
+                done => return done?,
             }
+            // It is opened anew by somebody who has it alone.
+            self.open = None;
         }
-        Err(StoreError::Held { path: self.directory.clone() })
+        Err(StorageError::Held(self.directory.clone()).into())
     }
 
-    fn opened(&mut self) -> Result<&mut Open, StoreError> {
+    fn opened(&mut self) -> Result<&mut Database, StoreError> {
         if self.open.is_none() {
-            let place = Place::prepare(&self.directory)?;
-            let alone = place.lock(Sharing::Alone)?;
-            let (open, notices) = attach(place)?;
+            let file = DatabaseFile::prepare(&self.directory, &SESSIONS)?;
+            let alone = file.lock(Sharing::Alone, WAIT)?;
+            claim::sweep(file.directory())?;
+            let mut salvaged = Salvaged::default();
+            let (mut open, set_aside) = file.open(|file, fresh| salvage::copy(file, fresh, &mut salvaged))?;
+            if let Some(SetAside { path, why }) = set_aside {
+                let why = match why {
+                    Unusable::Damaged(why) => why,
+                    other => other.to_string(),
+                };
+                self.tell(Notice::SetAside { path, why, whole: salvaged.whole, cut: salvaged.cut });
+            }
+            // That this fails is no reason to keep the user from the rest.
+            if let Err(error) = prune(&mut open, &self.retention) {
+                self.tell(Notice::NotPruned(error.to_string()));
+            }
+            drop(alone);
             self.open = Some(open);
-            notices.into_iter().for_each(|notice| self.tell(notice));
-            self.tidy(alone);
         }
         self.open.as_mut().ok_or(StoreError::Stopped)
-    }
-
-    /// Removes what is not kept any more. That this fails is no reason to keep the user from the rest.
-    fn tidy(&mut self, alone: File) {
-        let Some(open) = &mut self.open else { return };
-        let pruned = prune(open, &self.retention);
-        drop(alone);
-        if let Err(fault) = pruned {
-            let why = fault.explain(&open.place.database());
-            self.tell(Notice::NotPruned(why.to_string()));
-        }
     }
 
     fn tell(&self, notice: Notice) {
@@ -236,34 +225,36 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for SessionDatabase {
     fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// Opens the database, or makes it anew of what can be read of it.
-fn attach(place: Place) -> Result<(Open, Option<Notice>), StoreError> {
-    let mut notice = None;
-    let connection = loop {
-        match open::open(&place)? {
-            Opened::Ready(connection) => break connection,
-            Opened::Unusable(why) if notice.is_some() => {
-                return Err(StoreError::Corrupt { path: place.database(), why });
-            }
-            Opened::Unusable(why) => notice = Some(salvage::rebuild(&place, why)?),
+        if let Some(open) = self.open.take() {
+            // SQLite removes the log by its name if nobody else has the database: it must not be another one's by then.
+            let _lock = open.file().lock(Sharing::Shared, WAIT);
+            drop(open);
         }
-    };
-    Lock::sweep(&place);
-    let identity = place.identity()?;
-    Ok((Open { place, identity, connection, synchronous: None }, notice))
+    }
 }
 
 /// Removes sessions that are too old or too many, the oldest first, and those in which nothing was said. One that
 /// somebody has stays.
-fn prune(open: &mut Open, retention: &Retention) -> Result<(), Fault> {
+fn prune(open: &mut Database, retention: &Retention) -> Result<(), StoreError> {
+    let candidates = open.read(|connection| candidates(connection, retention))??;
+    if candidates.is_empty() {
+        return Ok(());
+    }
+    let directory = open.file().directory();
+    let locks: Vec<_> =
+        candidates.iter().filter_map(|id| Some((id, claim::lock(directory, id).ok()?))).collect();
+    open.write(Durability::Soon, |transaction| {
+        locks.iter().try_for_each(|(id, _)| rows::delete(transaction, id).map(drop))
+    })??;
+    open.read(|connection| Ok(give_back(connection)?))?
+}
+
+/// Returns the sessions that are not kept any more.
+fn candidates(connection: &Connection, retention: &Retention) -> Result<Vec<SessionId>, Fault> {
     let (count, bytes): (i64, i64) =
-        open.connection.query_row("SELECT count(*), ifnull(sum(bytes), 0) FROM sessions", [], |row| {
+        connection.query_row("SELECT count(*), ifnull(sum(bytes), 0) FROM sessions", [], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })?;
     let now = now().0;
@@ -272,7 +263,7 @@ fn prune(open: &mut Open, retention: &Retention) -> Result<(), Fault> {
     let mut too_much = bytes - i64::try_from(retention.bytes).unwrap_or(i64::MAX);
     let mut candidates = Vec::new();
     let mut oldest =
-        open.connection.prepare("SELECT id, updated, records, bytes FROM sessions ORDER BY touched")?;
+        connection.prepare("SELECT id, updated, records, bytes FROM sessions ORDER BY touched")?;
     let mut rows = oldest.query([])?;
     while let Some(row) = rows.next()?
         && candidates.len() < PRUNED_AT_ONCE
@@ -285,19 +276,7 @@ fn prune(open: &mut Open, retention: &Retention) -> Result<(), Fault> {
             too_much -= bytes;
         }
     }
-    drop(rows);
-    drop(oldest);
-    if candidates.is_empty() {
-        return Ok(());
-    }
-    let locks: Vec<_> =
-        candidates.iter().filter_map(|id| Some((id, Lock::take(&open.place, id).ok()?))).collect();
-    let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for (id, _lock) in &locks {
-        rows::delete(&transaction, id)?;
-    }
-    transaction.commit()?;
-    Ok(give_back(&open.connection)?)
+    Ok(candidates)
 }
 
 /// Gives the space of what was removed back to the file system.

@@ -1,10 +1,9 @@
 //! What can go wrong with stored sessions, and what their owner should be told.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bowline_state::schema::v1::SessionId;
-use rusqlite::ErrorCode;
+use bowline_workspace::storage::{self, FileError, StorageError};
 
 use super::MAX_RECORD_BYTES;
 
@@ -53,65 +52,10 @@ pub enum StoreError {
         /// What is wrong.
         why: String,
     },
-    /// A newer Bowline wrote the sessions.
-    #[error(
-        "the sessions in {} were written by a newer Bowline (format {found}, this one reads {known}): use that one, or \
-         move the file away to begin anew",
-        path.display()
-    )]
-    Newer {
-        /// The database.
-        path: PathBuf,
-        /// Its format.
-        found: i32,
-        /// The format that this one reads.
-        known: i32,
-    },
-    /// There is no room.
-    #[error("no room is left for the sessions in {}: free some space", path.display())]
-    Full {
-        /// The database, or a file beside it.
-        path: PathBuf,
-    },
-    /// The sessions may be read but not written.
-    #[error("the sessions in {} cannot be written: make the file and its directory writable", path.display())]
-    ReadOnly {
-        /// The database, or a file beside it.
-        path: PathBuf,
-    },
-    /// Other processes have kept the database to themselves for as long as one waits for it.
-    #[error("another Bowline keeps {} to itself: wait for it or end it", path.display())]
-    Held {
-        /// The lock or the database.
-        path: PathBuf,
-    },
-    /// The database is damaged and could not be put right.
-    #[error("the sessions in {} are damaged: {why}", path.display())]
-    Corrupt {
-        /// The database.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
-    /// A file or directory cannot be used.
-    #[error("cannot {doing} {}: {why}", path.display())]
-    Io {
-        /// What was tried.
-        doing: &'static str,
-        /// With what.
-        path: PathBuf,
-        /// What the system said.
-        why: io::Error,
-    },
-    /// SQLite failed in a way that none of the above is.
-    #[error("the sessions in {} cannot be used: {why}", path.display())]
-    Database {
-        /// The database.
-        path: PathBuf,
-        /// What SQLite said.
-        why: rusqlite::Error,
-    },
-    /// The thread that does the work is gone.
+    /// What keeps the sessions cannot be used.
+    #[error(transparent)]
+    Unavailable(Box<dyn std::error::Error + Send + Sync>),
+    /// The program ends, or what does the work failed.
     #[error("stored sessions are out of order in this process: start it again")]
     Stopped,
 }
@@ -158,47 +102,8 @@ fn outcome(whole: usize, cut: &[SessionId]) -> String {
     told
 }
 
-/// An error inside a transaction, before it is known which file it is about.
-#[derive(Debug)]
-pub(super) enum Fault {
-    Sql(rusqlite::Error),
-    /// What was read is not what was written.
-    Damaged(String),
-    Known(StoreError),
-}
-
-impl Fault {
-    /// Says whether the database itself is broken, and not that disk, memory or leave is lacking.
-    pub(super) fn is_damage(&self) -> bool {
-        match self {
-            Self::Sql(error) => is_damage(error),
-            Self::Damaged(_) => true,
-            Self::Known(_) => false,
-        }
-    }
-
-    pub(super) fn explain(self, path: &Path) -> StoreError {
-        let path = path.to_owned();
-        match self {
-            Self::Known(error) => error,
-            Self::Damaged(why) => StoreError::Corrupt { path, why },
-            Self::Sql(error) if is_damage(&error) => StoreError::Corrupt { path, why: error.to_string() },
-            Self::Sql(error) => match error.sqlite_error_code() {
-                Some(ErrorCode::DiskFull) => StoreError::Full { path },
-                Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { path },
-                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Held { path },
-                // There is nothing that a user could be told to do, but what SQLite says.
-                _ => StoreError::Database { path, why: error },
-            },
-        }
-    }
-}
-
-impl From<rusqlite::Error> for Fault {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sql(error)
-    }
-}
+/// An error inside a transaction.
+pub(super) type Fault = storage::Fault<StoreError>;
 
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
@@ -206,29 +111,14 @@ impl From<StoreError> for Fault {
     }
 }
 
-/// Says whether SQLite calls the database itself broken. A value of a type that its column cannot have is damage too.
-pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
-    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
-    match error {
-        FromSqlConversionFailure(..)
-        | IntegralValueOutOfRange(..)
-        | InvalidColumnType(..)
-        | Utf8Error(..) => true,
-        error => {
-            let code = error.sqlite_error_code();
-            matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
-        }
+impl From<StorageError> for StoreError {
+    fn from(error: StorageError) -> Self {
+        Self::Unavailable(error.into())
     }
 }
 
-/// Says what a failed call of the system means for the store.
-pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
-    move |why| {
-        let path = path.to_owned();
-        match why.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::Full { path },
-            io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly { path },
-            _ => StoreError::Io { doing, path, why },
-        }
+impl From<FileError> for StoreError {
+    fn from(error: FileError) -> Self {
+        Self::Unavailable(error.into())
     }
 }

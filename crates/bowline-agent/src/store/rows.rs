@@ -298,13 +298,13 @@ pub(super) fn each_record(
     Ok(())
 }
 
-fn encoded(row: &Row<'_>) -> Result<Encoded, Fault> {
+fn encoded(row: &Row<'_>) -> rusqlite::Result<Encoded> {
     let (kind, codec, size) = (row.get(1)?, row.get(2)?, row.get(3)?);
     Ok(Encoded { kind, codec, size, data: row.get(4)?, sum: row.get(5)? })
 }
 
 /// Puts a record in at the key it had in another database.
-pub(super) fn insert_record(connection: &Connection, key: i64, record: &Encoded) -> Result<(), Fault> {
+pub(super) fn insert_record(connection: &Connection, key: i64, record: &Encoded) -> rusqlite::Result<()> {
     let Encoded { kind, codec, size, data, sum } = record;
     connection
         .prepare_cached(
@@ -406,15 +406,16 @@ pub(super) fn list(
 }
 
 /// Says what is wrong with what the rows hold, if anything is.
-pub(super) fn verify(connection: &Connection) -> Result<Option<String>, Fault> {
+pub(super) fn verify(connection: &Connection) -> rusqlite::Result<Option<String>> {
     let mut all = sessions(connection, "ASC")?;
     let mut rows = all.query([])?;
     let mut expected = 0;
     while let Some(row) = rows.next()? {
         match session(row) {
             Ok(session) => expected += session.records,
+            Err(Fault::Sql(error)) => return Err(error),
             Err(Fault::Damaged(why)) => return Ok(Some(why)),
-            Err(fault) => return Err(fault),
+            Err(Fault::Known(error)) => return Ok(Some(error.to_string())),
         }
     }
     let mut records =

@@ -3,65 +3,34 @@
 use std::collections::BTreeMap;
 
 use bowline_state::schema::v1::SessionId;
-use rusqlite::Connection;
-use rusqlite::config::DbConfig;
+use bowline_workspace::storage::{DatabaseFile, is_damage};
+use rusqlite::{Connection, ErrorCode};
 
-use super::error::{Fault, Notice, StoreError};
-use super::open;
-use super::place::{Found, Place};
+use super::error::Fault;
 use super::rows::{self, Session};
 
 /// No session has a higher number.
 const MAX_NUMBER: i64 = (1 << 31) - 1;
 
-/// Keeps a copy of a database that cannot be used, and puts another in its place that has every session that can be read:
-/// each up to the first record that cannot. The caller has the place to itself, and nobody has the database open that
-/// would not notice.
-///
-/// If it is cut short, the damaged database is still there, or the new one is complete.
-pub(super) fn rebuild(place: &Place, why: String) -> Result<Notice, StoreError> {
-    let fresh = open::create(place)?;
-    let draft = place.draft();
-    let mut taken = Taken::default();
-    // Of a log without a database SQLite would only remove the log.
-    if let Found::Database { .. } = place.look()? {
-        let copied = fresh
-            .execute_batch("BEGIN")
-            .map_err(Fault::from)
-            .and_then(|()| copy(place, &fresh, &mut taken))
-            .and_then(|()| Ok(fresh.execute_batch("COMMIT")?));
-        copied.map_err(|fault| fault.explain(&draft))?;
-    }
-    fresh.close().map_err(|(_, error)| Fault::from(error).explain(&draft))?;
-    let path = place.set_aside()?;
-    place.replace()?;
-    place.trust()?;
-    Ok(Notice::SetAside { path, why, whole: taken.whole, cut: taken.cut })
+/// What was salvaged: how many sessions are whole, and which lack their end.
+#[derive(Debug, Default)]
+pub(super) struct Salvaged {
+    pub(super) whole: usize,
+    pub(super) cut: Vec<SessionId>,
 }
 
-#[derive(Default)]
-struct Taken {
-    whole: usize,
-    cut: Vec<SessionId>,
-}
-
-fn copy(place: &Place, fresh: &Connection, taken: &mut Taken) -> Result<(), Fault> {
-    let lenient = |damaged: Connection| {
-        // Otherwise SQLite reads nothing of a file that is shorter than its header says. Nothing is written here.
-        damaged.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, false)?;
-        damaged.set_db_config(DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA, true)?;
-        Ok(damaged)
-    };
-    let damaged = match open::connect(&place.database()).and_then(lenient) {
+/// Copies every session that can be read: each up to the first record that cannot.
+pub(super) fn copy(file: &DatabaseFile, fresh: &Connection, salvaged: &mut Salvaged) -> rusqlite::Result<()> {
+    let damaged = match file.connect_leniently() {
         Ok(damaged) => damaged,
-        Err(error) if open::is_unreadable(&error) => return Ok(()),
-        Err(error) => return Err(error.into()),
+        Err(error) if is_unreadable(&error) => return Ok(()),
+        Err(error) => return Err(error),
     };
     // A page that cannot be read stops the way through: what lies behind it is reached from the other end.
     let mut sessions = BTreeMap::new();
     for order in ["ASC", "DESC"] {
         match gather(&damaged, order, &mut sessions) {
-            Err(Fault::Sql(error)) if !open::is_unreadable(&error) => return Err(error.into()),
+            Err(Fault::Sql(error)) if !is_unreadable(&error) => return Err(error),
             _ => {}
         }
     }
@@ -71,14 +40,14 @@ fn copy(place: &Place, fresh: &Connection, taken: &mut Taken) -> Result<(), Faul
         session.touched = touched;
         match rows::insert_again(fresh, &session) {
             Ok(()) => {}
-            // Two rows that claim to be the same session: the first has it.
-            Err(Fault::Sql(error)) if is_constraint(&error) => continue,
-            Err(fault) => return Err(fault),
+            Err(Fault::Sql(error)) if !is_constraint(&error) => return Err(error),
+            // Two rows that claim to be the same session: the first has it. Or what is known of it cannot be kept.
+            Err(_) => continue,
         }
         if records(&damaged, fresh, &session)? == session.records {
-            taken.whole += 1;
+            salvaged.whole += 1;
         } else {
-            taken.cut.push(session.meta.id);
+            salvaged.cut.push(session.meta.id);
         }
     }
     Ok(())
@@ -95,15 +64,15 @@ fn gather(damaged: &Connection, order: &str, sessions: &mut BTreeMap<i64, Sessio
             }
             // It cannot be told whose records these are.
             Ok(_) => {}
-            Err(fault) if fault.is_damage() => {}
-            Err(fault) => return Err(fault),
+            Err(Fault::Sql(error)) if !is_damage(&error) => return Err(error.into()),
+            Err(_) => {}
         }
     }
     Ok(())
 }
 
 /// Copies the records of a session up to the first that is damaged, and returns how many.
-fn records(damaged: &Connection, fresh: &Connection, session: &Session) -> Result<i64, Fault> {
+fn records(damaged: &Connection, fresh: &Connection, session: &Session) -> rusqlite::Result<i64> {
     let mut count = 0;
     // An error of the new database is no reason to leave out what the old one has.
     let mut failed = None;
@@ -113,17 +82,22 @@ fn records(damaged: &Connection, fresh: &Connection, session: &Session) -> Resul
         }
         match rows::insert_record(fresh, key, &record) {
             Ok(()) => count += 1,
-            Err(fault) => failed = Some(fault),
+            Err(error) => failed = Some(error),
         }
         Ok(failed.is_none())
     });
     match (failed, read) {
-        (Some(fault), _) => Err(fault),
-        (None, Err(Fault::Sql(error))) if !open::is_unreadable(&error) => Err(error.into()),
+        (Some(error), _) => Err(error),
+        (None, Err(Fault::Sql(error))) if !is_unreadable(&error) => Err(error),
         (None, _) => Ok(count),
     }
 }
 
+/// Says whether an error is about reading something that is damaged, so that what is left is worth a try.
+fn is_unreadable(error: &rusqlite::Error) -> bool {
+    is_damage(error) || error.sqlite_error_code() == Some(ErrorCode::Unknown)
+}
+
 fn is_constraint(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }

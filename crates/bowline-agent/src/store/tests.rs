@@ -12,6 +12,8 @@ use bowline_state::schema::v1::{ContentBlock, ContentChunk};
 use tempfile::TempDir;
 use test_support::faulty_sqlite::{self, SqliteCall, SqliteFault, SqliteGate, losing_power};
 
+use super::claim::Claim;
+use super::database::{Notices, SessionDatabase};
 use super::*;
 
 /// What the process that is to end is told: the directory, and at which call.
@@ -64,7 +66,7 @@ const STEPS: usize = 12;
 
 /// The sessions as somebody sees them who goes through the steps.
 struct Run {
-    database: Database,
+    database: SessionDatabase,
     notices: Notices,
     claims: BTreeMap<&'static str, Claim>,
 }
@@ -72,7 +74,7 @@ struct Run {
 impl Run {
     fn new(directory: &Path) -> Self {
         let notices = Notices::default();
-        let database = Database::new(directory.to_owned(), Retention::default(), Arc::clone(&notices));
+        let database = SessionDatabase::new(directory.to_owned(), Retention::default(), Arc::clone(&notices));
         Self { database, notices, claims: BTreeMap::new() }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bowline_agent::store::{Meta, Record, Retention, Store, Stored};
+use bowline_agent::store::{Meta, Record, Retention, SqliteSessionStore, Stored};
 use bowline_state::conversation::Part;
 use bowline_state::schema::v1::{ContentBlock, ContentChunk, SessionId, SessionUpdate};
 use tempfile::TempDir;
@@ -15,8 +15,8 @@ pub(crate) fn directory() -> TempDir {
 }
 
 /// The sessions of a directory, as a process that starts has them.
-pub(crate) fn store(directory: impl AsRef<Path>) -> Store {
-    Store::new(directory.as_ref(), Retention::default())
+pub(crate) fn store(directory: impl AsRef<Path>) -> SqliteSessionStore {
+    SqliteSessionStore::new(directory.as_ref(), Retention::default())
 }
 
 pub(crate) fn at(id: &'static str) -> SessionId {

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use bowline_agent::store::{Durability, ListQuery, Page, Record, Retention, Store, StoreError};
+use bowline_agent::store::{
+    Durability, ListQuery, Page, Record, Retention, SessionStore as _, SqliteSessionStore, StoreError,
+};
 use bowline_state::changes::Moment;
 use bowline_state::conversation::{Message, Role};
 
@@ -12,7 +14,7 @@ fn ids(page: &Page) -> Vec<&str> {
     page.sessions.iter().map(|meta| &*meta.id.0).collect()
 }
 
-async fn list(store: &Store, cwd: Option<&str>, cursor: Option<String>, page: usize) -> Page {
+async fn list(store: &SqliteSessionStore, cwd: Option<&str>, cursor: Option<String>, page: usize) -> Page {
     store.list(ListQuery { cwd: cwd.map(PathBuf::from), cursor, page }).await.unwrap()
 }
 
@@ -101,11 +103,11 @@ async fn what_is_beyond_is_removed_by_the_next_process_unless_somebody_has_it() 
     (old.created, old.updated) = (Moment(0), Moment(0));
     first.create(old).await.unwrap();
     let keep = Retention { sessions: 3, ..Retention::default() };
-    let second = Store::new(directory.path(), keep);
+    let second = SqliteSessionStore::new(directory.path(), keep);
     // In the last one nothing was ever said.
     assert_eq!(ids(&list(&second, None, None, 9).await), ["e", "d", "a"]);
     assert_eq!(second.take_notices(), []);
-    let least = Store::new(directory.path(), Retention { bytes: 0, ..keep });
+    let least = SqliteSessionStore::new(directory.path(), Retention { bytes: 0, ..keep });
     assert_eq!(ids(&list(&least, None, None, 9).await), ["a"]);
     held.pop().unwrap().append(vec![said("y")], Durability::Soon).await.unwrap();
     assert_eq!(least.read(&at("a")).await.unwrap().updates.len(), 2);
@@ -114,7 +116,10 @@ async fn what_is_beyond_is_removed_by_the_next_process_unless_somebody_has_it() 
 #[tokio::test]
 async fn of_a_session_that_is_too_large_the_oldest_updates_go() {
     let directory = directory();
-    let store = Store::new(directory.path(), Retention { session_bytes: 10_000, ..Retention::default() });
+    let store = SqliteSessionStore::new(
+        directory.path(),
+        Retention { session_bytes: 10_000, ..Retention::default() },
+    );
     let held = store.create(meta("one", "/a")).await.unwrap();
     let asked = |text: String| Record::Message(Message::text(Role::User, text));
     held.append(vec![asked("first".to_owned())], Durability::Soon).await.unwrap();

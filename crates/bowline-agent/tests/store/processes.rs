@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, io};
 
-use bowline_agent::store::{Durability, StoreError};
+use bowline_agent::store::{Durability, SessionStore as _, StoreError};
 
 use super::fixture::{at, directory, meta, said, store, texts};
 
@@ -86,7 +86,7 @@ async fn what_a_killed_process_was_told_is_saved_is_saved() {
             held.append(vec![said(text)], durability).await.unwrap();
             println!("> {number}");
             if number % 10 == 0 {
-                held.set_meta(move |meta| meta.turns = number as u64).await.unwrap();
+                held.set_meta(Box::new(move |meta| meta.turns = number as u64)).await.unwrap();
             }
         }
     }

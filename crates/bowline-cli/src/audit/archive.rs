@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use bowline_state::audit::{Action, By, Entry};
 use bowline_workspace::audit::AuditLog;
+use bowline_workspace::journal;
 use clap::Args;
-use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
 use super::{failed, nothing_yet};
@@ -47,7 +47,7 @@ pub(super) fn archive(arguments: &ArchiveArguments) -> Result<(), Ending> {
         note(&nothing_yet(&here));
         return Ok(());
     }
-    if is_in_use(&here.directory) {
+    if journal::is_in_use(&here.directory).map_err(failed)? {
         let why = "an agent is at work here, and writes to the log: end it first";
         return Err(failed(anyhow::anyhow!(why)));
     }
@@ -64,18 +64,6 @@ pub(super) fn archive(arguments: &ArchiveArguments) -> Result<(), Ending> {
         return print(&format!("{}\n", json!({"archive": shown, "log": here.log()})));
     }
     print(&format!("the audit log is in {}, and a new one is begun\n", safe(&shown)))
-}
-
-/// Says whether a session is running: each has a file that it keeps locked.
-fn is_in_use(directory: &Path) -> bool {
-    let Ok(entries) = fs::read_dir(directory) else { return false };
-    let sessions = entries
-        .filter_map(Result::ok)
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("session-"));
-    sessions.filter_map(|entry| fs::File::open(entry.path()).ok()).any(|file| {
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .is_err_and(|error| error == rustix::io::Errno::WOULDBLOCK)
-    })
 }
 
 fn free_name(directory: &Path) -> Option<PathBuf> {

@@ -126,7 +126,7 @@ impl Launch {
         settings.tap = (!taps.is_empty()).then(|| Arc::new(Taps(taps)) as Arc<dyn Tap>);
         (settings.greeting, settings.quirks) = (Some(START), quirk_mode());
         let policy = match &arguments.policy {
-            None => places.config.join("policy.toml"),
+            None => places.policy(),
             Some(file) => {
                 let file = current.join(file);
                 file.canonicalize().map_err(|error| {
@@ -134,8 +134,7 @@ impl Launch {
                 })?
             }
         };
-        let kept =
-            bowline_host::Places { state: places.state.clone(), policy, anchors: places.anchors.clone() };
+        let kept = places.for_host(policy);
         let project = cwd.clone();
         let opening = tokio::task::spawn_blocking(move || Host::open(&project, &kept, front_end, settings));
         let names_rules = arguments.policy.is_some();

@@ -39,8 +39,7 @@ pub(super) async fn look(places: &Places, configured: Option<&str>, online: bool
                 section.well(format!("{name}: key from {}{place}", provider.variable()));
             }
             Ok(Some((_, Source::Stored))) => {
-                section
-                    .well(format!("{name}: key from {}{place}", places.config.join("keys.json").display()));
+                section.well(format!("{name}: key from {}{place}", places.keys().display()));
             }
             Ok(None) if provider.needs_key() => {
                 section.plain(format!(

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use bowline_state::version;
-use bowline_workspace::audit;
+use bowline_workspace::audit::{self, AuditLog};
 use bowline_workspace::journal::{self, Condition};
 use bowline_workspace::policy::PolicyFile;
 use bowline_workspace::roots::{RootSpec, Roots};
@@ -158,7 +158,7 @@ fn writable(error: &std::io::Error, path: &Path, variable: &str) -> String {
 /// Looks at the user's rules, as they hold here.
 pub(super) fn rules(places: &Places, cwd: &Path) -> Section {
     let mut section = Section::new("Rules");
-    let path = places.config.join("policy.toml");
+    let path = places.policy();
     let root = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
     let stated = PolicyFile::open(&path, std::slice::from_ref(&root)).and_then(|file| file.stated());
     match stated {
@@ -202,8 +202,8 @@ pub(super) fn workspace(places: &Places, cwd: &Path) -> Section {
     section.summary(format!("{}, {git}", roots.cwd()));
     let own = Workspace::journal_directory(&places.state, &roots);
     look_at_journal(&mut section, &own);
-    let anchor = places.anchors.join(own.file_name().unwrap_or_default());
-    look_at_log(&mut section, &own.join("audit"), &anchor);
+    let (log, anchor) = AuditLog::locate(&own, &places.anchors);
+    look_at_log(&mut section, &log, &anchor);
     look_at_watches(&mut section, &roots);
     look_at_leases(&mut section, Path::new(roots.cwd()));
     section

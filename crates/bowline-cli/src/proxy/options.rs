@@ -67,10 +67,7 @@ impl BesideArguments {
             None
         });
         let foreign_files = foreign_files.unwrap_or_default();
-        let places = own.map(|own| {
-            let policy = file.unwrap_or_else(|| own.config.join("policy.toml"));
-            bowline_host::Places { state: own.state, policy, anchors: own.anchors }
-        });
+        let places = own.map(|own| own.for_host(file.unwrap_or_else(|| own.policy())));
         Ok(Plan { places, preset, supervisor, observe: !self.no_observe, foreign_files })
     }
 }

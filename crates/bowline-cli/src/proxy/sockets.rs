@@ -4,12 +4,14 @@
 //! a file in it, which the system takes back however a program ends. Whoever makes a directory checks, once it has the lock,
 //! that nobody has swept the file away before, and makes another if so.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use bowline_workspace::storage::{FileLock, Sharing};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 
 /// How the names of the directories begin.
@@ -36,7 +38,7 @@ pub(super) struct Sockets {
 struct Made {
     path: PathBuf,
     // Its lock says that the directory is in use.
-    _owner: File,
+    _owner: FileLock,
 }
 
 impl Drop for Made {
@@ -91,10 +93,8 @@ fn make(base: &Path) -> io::Result<Made> {
 }
 
 /// Takes the lock; none if the directory is being swept.
-fn own(path: &Path) -> io::Result<Option<File>> {
-    let owner = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path.join(OWNER))?;
-    let is_locked = owner.try_lock().is_ok();
-    Ok((is_locked && owner.metadata()?.nlink() == 1).then_some(owner))
+fn own(path: &Path) -> io::Result<Option<FileLock>> {
+    Ok(FileLock::acquire(&path.join(OWNER), Sharing::Alone, Duration::ZERO)?)
 }
 
 /// Removes the directories whose owners are dead.

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use bowline_host::Places as HostPlaces;
+use bowline_workspace::audit::AuditLog;
+use bowline_workspace::journal;
 use bowline_workspace::roots::{RootSpec, Roots};
 use bowline_workspace::workspace::{Opened, Settings, Workspace};
 
@@ -66,11 +68,7 @@ impl Here {
     /// As [`Here::find`].
     pub(super) fn look(cwd: Option<&Path>, sign: Sign) -> Result<Self, Ending> {
         let own = Places::of_user()?;
-        let places = HostPlaces {
-            state: own.state.clone(),
-            policy: own.config.join("policy.toml"),
-            anchors: own.anchors.clone(),
-        };
+        let places = own.for_host(own.policy());
         let start = directory(cwd)?;
         let mut nearest = None;
         for root in start.ancestors() {
@@ -90,13 +88,13 @@ impl Here {
                 Err(_) => continue,
             };
             let directory = Workspace::journal_directory(&places.state, &roots);
-            let anchor = places.anchors.join(directory.file_name().unwrap_or_default());
-            let journal = directory.join("journal.sqlite");
+            let (log, anchor) = AuditLog::locate(&directory, &places.anchors);
+            let history = directory.join(journal::FILE_NAME);
             let known = match sign {
-                Sign::Journal => is_there(&journal)?,
+                Sign::Journal => is_there(&history)?,
                 // A log that is gone while its anchor is there was removed.
-                Sign::Log => has_log(&directory) || anchor.exists(),
-                Sign::Itself => journal.exists() || has_log(&directory),
+                Sign::Log => log.is_dir() || anchor.exists(),
+                Sign::Itself => history.exists() || log.is_dir(),
             };
             let (start, places) = (start.clone(), places.clone());
             let found = Self { start, root: roots.cwd().to_owned(), known, directory, anchor, places };
@@ -124,7 +122,7 @@ impl Here {
         }
         workspace.tell_kept_texts(|text| note(&text.to_string()));
         for notice in notices {
-            if let bowline_workspace::journal::Notice::SetAside { .. } = notice {
+            if let journal::Notice::SetAside { .. } = notice {
                 return Err(failed(notice.into()));
             }
             note(&notice.to_string());
@@ -134,7 +132,7 @@ impl Here {
 
     /// Returns the directory of the audit log.
     pub(crate) fn log(&self) -> PathBuf {
-        self.directory.join("audit")
+        AuditLog::locate(&self.directory, &self.places.anchors).0
     }
 
     /// Returns how a file is called by whoever is in the workspace's directory: below it from there, else in full.
@@ -181,11 +179,7 @@ pub(crate) fn directory(cwd: Option<&Path>) -> Result<PathBuf, Ending> {
 ///
 /// # Errors
 /// Says why that cannot be told.
-pub(crate) fn is_there(kept: &Path) -> Result<bool, Ending> {
+fn is_there(kept: &Path) -> Result<bool, Ending> {
     let looked = kept.try_exists();
     Ok(looked.with_context(|| format!("cannot look at {}", safe(&kept.to_string_lossy())))?)
-}
-
-fn has_log(directory: &Path) -> bool {
-    directory.join("audit").is_dir()
 }

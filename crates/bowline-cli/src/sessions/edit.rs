@@ -97,9 +97,9 @@ pub(super) async fn rename(sessions: &Sessions, named: &Named, title: String) ->
         return Err(Ending::Usage("the title is empty: write one".to_owned()));
     }
     let meta = sessions.find(named).await?;
-    let (held, _) = sessions.store()?.claim(&meta.id).await.map_err(|error| gone(error, &meta.id))?;
-    let renamed = held.set_meta(move |meta| meta.title = Some(title)).await.map_err(failed)?;
-    held.close().await.map_err(failed)?;
+    let (lease, _) = sessions.store()?.claim(&meta.id).await.map_err(|error| gone(error, &meta.id))?;
+    let renamed = lease.set_meta(Box::new(move |meta| meta.title = Some(title))).await.map_err(failed)?;
+    lease.close().await.map_err(failed)?;
     let all = sessions.all().await?;
     let title = renamed.title.unwrap_or_default();
     print(&format!("renamed session {} to {}\n", short(&meta.id, &all), safe(&title)))
@@ -113,8 +113,8 @@ pub(super) async fn fork(sessions: &Sessions, named: &Named, into: Option<&Path>
     let title = from.title.as_ref().map(|title| format!("{} (copy)", title.trim_end_matches(" (copy)")));
     let meta =
         Meta { id: id.clone(), cwd: cwd.clone(), created: now(), updated: now(), title, ..from.clone() };
-    let (held, _) = sessions.store()?.fork(&from.id, meta).await.map_err(|error| gone(error, &from.id))?;
-    held.close().await.map_err(failed)?;
+    let (lease, _) = sessions.store()?.fork(&from.id, meta).await.map_err(|error| gone(error, &from.id))?;
+    lease.close().await.map_err(failed)?;
     let all = sessions.all().await?;
     let (from, new) = (short(&from.id, &all), short(&id, &all));
     let here = directory(None).is_ok_and(|here| here == cwd);

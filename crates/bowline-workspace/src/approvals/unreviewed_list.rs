@@ -1,12 +1,13 @@
 //! The list of unreviewed files on disk, so that it outlives the program: one path a line, as JSON.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::MAX_UNREVIEWED;
+use crate::calls::Calls;
+use crate::storage::{OpenMode, open_private, replace_file};
 
 /// The list is at most this long, in bytes; what is beyond is not read.
 const MAX_BYTES: u64 = 16 << 20;
@@ -33,7 +34,7 @@ impl UnreviewedList {
 
     /// Adds files. They are on the disk when this returns.
     pub(super) fn add<'f>(&self, files: impl Iterator<Item = &'f String>) -> io::Result<()> {
-        let mut list = OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)?;
+        let mut list = open_private(&self.path, OpenMode::Append, &Calls::default())?;
         list.write_all(lines(files).as_bytes())?;
         list.sync_all()
     }
@@ -42,11 +43,8 @@ impl UnreviewedList {
     pub(super) fn remove(&self, gone: &[&String]) -> io::Result<()> {
         let mut files = self.read();
         files.retain(|file, _| !gone.contains(&file));
-        let beside = self.path.with_extension("new");
-        let mut options = OpenOptions::new();
-        let mut list = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        list.write_all(lines(files.keys()).as_bytes())?;
-        std::fs::rename(&beside, &self.path)
+        let text = lines(files.keys());
+        Ok(replace_file(&self.path, &self.path.with_extension("new"), text.as_bytes())?)
     }
 }
 

@@ -2,9 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::storage::FileError;
 
 /// Why nothing was appended or read. What was to be logged may not be done.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum AuditError {
     /// The directory or one of its files cannot be used.
     #[error("cannot {doing} {}, and nothing may be done that is not logged: {why}", path.display())]
@@ -14,7 +17,7 @@ pub enum AuditError {
         /// With which file or directory.
         path: PathBuf,
         /// What the system said.
-        why: io::Error,
+        why: Arc<io::Error>,
     },
     /// There is no room for an entry.
     #[error("no room is left for the audit log {}, and nothing may be done that is not logged: free some space", path.display())]
@@ -50,32 +53,22 @@ pub enum AuditError {
     },
 }
 
-impl AuditError {
-    /// Returns the same once more, for another entry that was in the same write.
-    pub(super) fn again(&self) -> Self {
-        match self {
-            Self::Io { doing, path, why } => {
-                let why = why.raw_os_error().map_or_else(
-                    || io::Error::new(why.kind(), why.to_string()),
-                    io::Error::from_raw_os_error,
-                );
-                Self::Io { doing, path: path.clone(), why }
+impl From<FileError> for AuditError {
+    fn from(error: FileError) -> Self {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match error {
+            FileError::NotPlain { path, what } => Self::NotPlain { path, what },
+            FileError::Io { path, why, .. }
+                if matches!(why.kind(), StorageFull | QuotaExceeded | FileTooLarge) =>
+            {
+                Self::Full { path }
             }
-            Self::Full { path } => Self::Full { path: path.clone() },
-            Self::NotPlain { path, what } => Self::NotPlain { path: path.clone(), what },
-            Self::AnchorGone { path } => Self::AnchorGone { path: path.clone() },
-            Self::Stopped { path } => Self::Stopped { path: path.clone() },
-            Self::Held { path } => Self::Held { path: path.clone() },
+            FileError::Io { doing, path, why } => Self::Io { doing, path, why: why.into() },
         }
     }
 }
 
 /// Says what was tried, with what.
 pub(super) fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AuditError {
-    move |why| match why.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            AuditError::Full { path: path.to_owned() }
-        }
-        _ => AuditError::Io { doing, path: path.to_owned(), why },
-    }
+    move |why| FileError::of(doing, path)(why).into()
 }

@@ -1,27 +1,21 @@
 //! The directory of a log and its anchor: names, permissions, the lock.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{
-    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
-};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bowline_state::audit::Anchor;
-use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::error::{AuditError, io_error};
 use crate::calls::{Call, Calls};
+use crate::storage::{FileError, OpenMode, Sharing, create_directory, lock_within, open_private, restrict};
 
 /// How long one waits for another process that holds the anchor.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// An entry takes microseconds, so at first one only lets others go first.
-const EAGER_TRIES: u32 = 200;
-const PAUSE: Duration = Duration::from_millis(1);
 /// So many files of a log are looked at. A log in use has no more than it is told to keep.
 const MAX_FILES: usize = 10_000;
 
@@ -50,43 +44,10 @@ impl From<Anchor> for Written {
     }
 }
 
-/// How a file is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
-    Read,
-    Append,
-    Overwrite,
-}
-
 impl Opened {
     /// Opens a plain file that is no link; a new one is private, and one that is written is made so.
-    pub(super) fn open(path: &Path, mode: Mode, calls: &Calls) -> Result<Self, AuditError> {
-        if mode != Mode::Read {
-            calls.pass(Call::OpenInPlace).map_err(io_error("open", path))?;
-        }
-        let mut options = OpenOptions::new();
-        options.read(true).mode(0o600);
-        match mode {
-            Mode::Read => {}
-            Mode::Append => _ = options.append(true).create(true),
-            Mode::Overwrite => _ = options.write(true).create(true).truncate(false),
-        }
-        // A pipe in the place of a file would keep one waiting.
-        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
-        let not_plain = || AuditError::NotPlain { path: path.to_owned(), what: "file" };
-        let file = options.open(path).map_err(|error| match error.raw_os_error() {
-            Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => not_plain(),
-            _ => io_error("open", path)(error),
-        })?;
-        let found = file.metadata().map_err(io_error("look at", path))?;
-        if !found.is_file() {
-            return Err(not_plain());
-        }
-        if mode != Mode::Read && found.mode() & 0o777 != 0o600 {
-            let private = Permissions::from_mode(0o600);
-            let made = calls.pass(Call::SetMode).and_then(|()| file.set_permissions(private));
-            made.map_err(io_error("make private", path))?;
-        }
+    pub(super) fn open(path: &Path, mode: OpenMode, calls: &Calls) -> Result<Self, AuditError> {
+        let file = open_private(path, mode, calls)?;
         Ok(Self { file, path: path.to_owned(), calls: calls.clone(), is_torn: AtomicBool::new(false) })
     }
 
@@ -170,38 +131,12 @@ impl Opened {
         written.map_err(io_error("write the audit log's anchor", &self.path))
     }
 
-    pub(super) fn lock(self: &Arc<Self>, operation: Sharing) -> Result<Locked, AuditError> {
-        let operation = match operation {
-            Sharing::Alone => FlockOperation::NonBlockingLockExclusive,
-            Sharing::WithReaders => FlockOperation::NonBlockingLockShared,
-        };
-        let mut tries = 0;
-        let mut deadline = None;
-        loop {
-            match flock(&self.file, operation) {
-                Ok(()) => return Ok(Locked { opened: Arc::clone(self) }),
-                Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(io_error("lock", &self.path)(error.into())),
-            }
-            tries += 1;
-            if tries < EAGER_TRIES {
-                thread::yield_now();
-                continue;
-            }
-            let now = Instant::now();
-            if now > *deadline.get_or_insert(now + LOCK_WAIT) {
-                return Err(AuditError::Held { path: self.path.clone() });
-            }
-            thread::sleep(PAUSE);
+    pub(super) fn lock(self: &Arc<Self>, sharing: Sharing) -> Result<Locked, AuditError> {
+        match lock_within(&self.file, sharing, LOCK_WAIT).map_err(io_error("lock", &self.path))? {
+            true => Ok(Locked { opened: Arc::clone(self) }),
+            false => Err(AuditError::Held { path: self.path.clone() }),
         }
     }
-}
-
-/// Who else may hold a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sharing {
-    Alone,
-    WithReaders,
 }
 
 /// A lock, given back when dropped.
@@ -213,38 +148,25 @@ pub(super) struct Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         // It cannot fail for a lock that is held, and the end of the process gives it back too.
-        _ = flock(&self.opened.file, FlockOperation::Unlock);
+        _ = self.opened.file.unlock();
     }
 }
 
 /// Makes a directory if there is none, and makes it private.
 pub(super) fn prepare(directory: &Path, calls: &Calls) -> Result<(), AuditError> {
     make(directory, calls)?;
-    let found = directory.symlink_metadata().map_err(io_error("look at", directory))?;
-    if !found.is_dir() {
+    if !directory.symlink_metadata().map_err(io_error("look at", directory))?.is_dir() {
         return Err(AuditError::NotPlain { path: directory.to_owned(), what: "directory" });
     }
-    if found.mode() & 0o777 != 0o700 {
-        let private = Permissions::from_mode(0o700);
-        let made = calls.pass(Call::SetMode).and_then(|()| fs::set_permissions(directory, private));
-        made.map_err(io_error("make private", directory))?;
-    }
-    Ok(())
+    Ok(restrict(directory, calls)?)
 }
 
-/// Makes a directory that only its owner can enter, unless there is one.
+/// Makes a directory that only its owner can enter, unless something is there.
 pub(super) fn make(directory: &Path, calls: &Calls) -> Result<(), AuditError> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    match calls.pass(Call::CreateDirectory).and_then(|()| builder.create(directory)) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.map_err(io_error("make the directory", directory)),
+    match create_directory(directory, calls) {
+        Err(FileError::Io { why, .. }) if why.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => Ok(made?),
     }
-}
-
-pub(super) fn sync_directory(directory: &Path, calls: &Calls) -> Result<(), AuditError> {
-    let opened = calls.pass(Call::SyncDirectory).and_then(|()| File::open(directory));
-    opened.and_then(|directory| directory.sync_all()).map_err(io_error("sync", directory))
 }
 
 /// Removes a file of the log.

@@ -8,8 +8,9 @@ use bowline_state::audit::{MAX_LINE_BYTES, Record, Report, Verifier};
 
 use super::Shared;
 use super::error::AuditError;
-use super::place::{self, Mode, Opened, Sharing};
+use super::place::{self, Opened};
 use crate::calls::Calls;
+use crate::storage::{OpenMode, Sharing};
 
 /// How much is read at a time.
 const CHUNK: usize = 64 * 1024;
@@ -21,9 +22,9 @@ const CHUNK: usize = 64 * 1024;
 pub fn verify(directory: &Path, anchor: &Path) -> Result<Report, AuditError> {
     let anchor = match anchor.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-        _ => Some(Arc::new(Opened::open(anchor, Mode::Read, &Calls::default())?)),
+        _ => Some(Arc::new(Opened::open(anchor, OpenMode::Read, &Calls::default())?)),
     };
-    let lock = anchor.as_ref().map(|anchor| anchor.lock(Sharing::WithReaders)).transpose()?;
+    let lock = anchor.as_ref().map(|anchor| anchor.lock(Sharing::Shared)).transpose()?;
     let said = anchor.as_ref().map(|anchor| anchor.anchor(None)).transpose()?.flatten();
     let files = open_all(directory)?;
     drop(lock);
@@ -125,7 +126,7 @@ impl Iterator for Entries {
 fn open_all(directory: &Path) -> Result<Vec<(u64, Shared, u64)>, AuditError> {
     let mut files = Vec::new();
     for number in place::numbers(directory)? {
-        let file = Opened::open(&directory.join(place::name(number)), Mode::Read, &Calls::default())?;
+        let file = Opened::open(&directory.join(place::name(number)), OpenMode::Read, &Calls::default())?;
         let length = file.length()?.unwrap_or(0);
         files.push((number, Arc::new(file), length));
     }

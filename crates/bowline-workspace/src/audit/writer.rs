@@ -9,11 +9,12 @@ use bowline_state::changes::{ContentHash, Moment};
 
 use super::error::{AuditError, io_error};
 use super::found::Found;
-use super::place::{self, Mode, Opened, Sharing, Written};
+use super::place::{self, Opened, Written};
 use super::reading::Lines;
 use super::{Settings, Shared, Sync};
 use crate::calls::Calls;
 use crate::clock::now;
+use crate::storage::{OpenMode, Sharing, sync_directory};
 
 /// So many bytes are written at once, unless one entry alone has more.
 const MAX_AT_ONCE: usize = 1 << 20;
@@ -41,16 +42,16 @@ impl Writer {
         if let Some(parent) = anchor.parent() {
             place::make(parent, &calls)?;
         }
-        let anchor = Arc::new(Opened::open(anchor, Mode::Overwrite, &calls)?);
+        let anchor = Arc::new(Opened::open(anchor, OpenMode::Overwrite, &calls)?);
         let lock = anchor.lock(Sharing::Alone)?;
         let numbers = place::numbers(directory)?;
         if numbers.is_empty() && anchor.length()? == Some(0) {
             anchor.write_anchor(&Anchor::EMPTY.into())?;
         }
         let number = numbers.last().copied().unwrap_or(Anchor::EMPTY.file);
-        let log = Arc::new(Opened::open(&directory.join(place::name(number)), Mode::Append, &calls)?);
+        let log = Arc::new(Opened::open(&directory.join(place::name(number)), OpenMode::Append, &calls)?);
         if numbers.is_empty() {
-            place::sync_directory(directory, &calls)?;
+            sync_directory(directory, &calls)?;
         }
         drop(lock);
         Ok(Self { directory: directory.to_owned(), settings, calls, anchor, log, state: None })
@@ -59,7 +60,7 @@ impl Writer {
     /// Lets the next write to the log fail.
     #[cfg(test)]
     pub(super) fn break_log(&mut self) {
-        self.log = Arc::new(Opened::open(&self.log.path, Mode::Read, &self.calls).expect("it is there"));
+        self.log = Arc::new(Opened::open(&self.log.path, OpenMode::Read, &self.calls).expect("it is there"));
     }
 
     pub(super) fn files(&self) -> (Shared, Shared) {
@@ -79,15 +80,12 @@ impl Writer {
         }
         let _lock = match self.anchor.lock(Sharing::Alone) {
             Ok(lock) => lock,
-            Err(error) => return entries.iter().map(|_| Err(error.again())).collect(),
+            Err(error) => return vec![Err(error); entries.len()],
         };
         let mut outcomes = Vec::new();
         while let rest @ [_, ..] = &entries[outcomes.len()..] {
             let (first, count) = self.append_some(rest);
-            outcomes.extend((0..count as u64).map(|at| match &first {
-                Ok(first) => Ok(first + at),
-                Err(error) => Err(error.again()),
-            }));
+            outcomes.extend((0..count as u64).map(|at| first.clone().map(|first| first + at)));
         }
         outcomes
     }
@@ -321,7 +319,7 @@ impl Writer {
             let path = self.directory.join(place::name(number));
             place::remove(&path, &self.calls)?;
         }
-        place::sync_directory(&self.directory, &self.calls)?;
+        sync_directory(&self.directory, &self.calls)?;
         Ok(state)
     }
 
@@ -341,6 +339,6 @@ impl Writer {
     }
 
     fn file(&self, number: u64) -> Result<Shared, AuditError> {
-        Ok(Arc::new(Opened::open(&self.directory.join(place::name(number)), Mode::Append, &self.calls)?))
+        Ok(Arc::new(Opened::open(&self.directory.join(place::name(number)), OpenMode::Append, &self.calls)?))
     }
 }

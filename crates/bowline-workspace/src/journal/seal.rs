@@ -13,7 +13,8 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundK
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::error::JournalError;
-use super::place::{create_private, io_error, sync_directory};
+use crate::calls::Calls;
+use crate::storage::{FileError, OpenMode, open_private, sync_directory};
 
 const KEY_BYTES: usize = 32;
 /// A sealed content is so much longer than the content: what makes it unique, and what proves it.
@@ -45,14 +46,14 @@ impl Seal {
         }
         let path = file(directory);
         let mut bytes = [0; KEY_BYTES];
-        random(&mut bytes).map_err(io_error("make a key for", &path))?;
-        let mut file = create_private(&path)?;
+        random(&mut bytes).map_err(FileError::of("make a key for", &path))?;
+        let mut file = open_private(&path, OpenMode::Overwrite, &Calls::default())?;
         // Nothing was sealed with a key that is not whole: it is on the disk before it is used.
         let written = file.set_len(0).and_then(|()| file.write_all(&bytes)).and_then(|()| file.sync_all());
-        written.map_err(io_error("write", &path))?;
-        sync_directory(directory)?;
+        written.map_err(FileError::of("write", &path))?;
+        sync_directory(directory, &Calls::default())?;
         let unusable = || std::io::Error::other("the key cannot be used");
-        Self::new(&bytes).ok_or_else(|| io_error("use", &path)(unusable()))
+        Self::new(&bytes).ok_or_else(|| FileError::of("use", &path)(unusable()).into())
     }
 
     fn new(bytes: &[u8]) -> Option<Self> {

@@ -30,13 +30,14 @@ fn without_room_nothing_is_half_recorded() {
     let origin = Origin::default();
     journal.begin(&[draft(&origin, "/a", b"kept")], Moment(1)).unwrap();
     let before = journal.pending().unwrap();
-    let pages: i64 = journal.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    let pages: i64 =
+        journal.database.connection().pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     let text: Vec<u8> =
         (0..40_000_u32).flat_map(|n| ContentHash::of(&n.to_le_bytes()).as_bytes()[..1].to_vec()).collect();
     let batch = [draft(&origin, "/b", b"small"), draft(&origin, "/c", &text)];
     let mut refused = 0;
     for room in 0.. {
-        journal.connection.pragma(None, "max_page_count", pages + room, |_| Ok(())).unwrap();
+        journal.database.connection().pragma(None, "max_page_count", pages + room, |_| Ok(())).unwrap();
         match journal.begin(&batch, Moment(2)) {
             Ok(ids) => {
                 assert_eq!(ids, [ChangeId(2), ChangeId(3)]);
@@ -63,8 +64,9 @@ fn a_journal_that_is_full_can_still_be_settled_and_pruned() {
     let (_directory, mut journal) = journal();
     let origin = Origin::default();
     let ids = journal.begin(&[draft(&origin, "/a", b"kept")], Moment(1)).unwrap();
-    let pages: i64 = journal.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
-    journal.connection.pragma(None, "max_page_count", pages, |_| Ok(())).unwrap();
+    let pages: i64 =
+        journal.database.connection().pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    journal.database.connection().pragma(None, "max_page_count", pages, |_| Ok(())).unwrap();
     journal.settle(&[(ids[0], Outcome::Done)]).unwrap();
     journal.prune(Moment(2)).unwrap();
     assert_eq!(journal.changes(&Filter::default()).unwrap().len(), 1);
@@ -76,7 +78,7 @@ fn the_level_of_durability_follows_the_step() {
     let (_directory, mut journal) = journal();
     let origin = Origin::default();
     let level = |journal: &Journal| -> i64 {
-        journal.connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
+        journal.database.connection().pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
     };
     let (full, normal) = (2, 1);
     let ids = journal.begin(&[draft(&origin, "/a", b"1")], Moment(1)).unwrap();
@@ -94,7 +96,7 @@ fn the_settings_of_the_database_are_those_that_are_relied_on() {
     let (_directory, journal) = journal();
     let value = |name: &str| -> String {
         let value = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
-        format!("{name} {:?}", journal.connection.pragma_query_value(None, name, value).unwrap())
+        format!("{name} {:?}", journal.database.connection().pragma_query_value(None, name, value).unwrap())
     };
     let names =
         ["journal_mode", "auto_vacuum", "trusted_schema", "cell_size_check", "busy_timeout", "page_size"];
@@ -118,7 +120,7 @@ fn the_text_of_a_secret_file_is_sealed_and_needs_its_key() {
     journal.begin(&drafts, Moment(1)).unwrap();
     journal.begin(&[draft(&origin, "/w/a.txt", b"ordinary")], Moment(1)).unwrap();
     // What is in the log of the database is in the database as well.
-    journal.connection.pragma_update(None, "wal_checkpoint", "TRUNCATE").unwrap();
+    journal.database.connection().pragma_update(None, "wal_checkpoint", "TRUNCATE").unwrap();
     let holds = |text: &str| {
         let bytes = std::fs::read(journal.path()).unwrap();
         bytes.windows(text.len()).any(|part| part == text.as_bytes())

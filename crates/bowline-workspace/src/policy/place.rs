@@ -1,20 +1,22 @@
 //! Where the rules are: whose the file is, whether an agent could reach it, and how it is replaced.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::Metadata;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bowline_state::observation::{Known, Stamp};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 
 use super::{MAX_POLICY_BYTES, PolicyError, text};
+use crate::calls::Calls;
 use crate::file_clock;
+use crate::storage::{
+    FileError, FileLock, OpenMode, Sharing, create_directory, open_private, replace_file, with_suffix,
+};
+use crate::walker::stamp;
 
-/// Between two tries to lock.
-const PAUSE: Duration = Duration::from_millis(10);
 /// Write permission for the group and for others.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
@@ -41,15 +43,11 @@ impl Place {
 
     /// Returns what the file's metadata say; nothing if there is none.
     pub(super) fn stamp(&self) -> Result<Option<Stamp>, PolicyError> {
-        match fs::metadata(&self.path) {
+        match rustix::fs::stat(&self.path) {
             Ok(found) => Ok(Some(stamp(&found))),
             // A link that leads nowhere is not no file: somebody wanted rules to be there.
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound && self.path.symlink_metadata().is_err() =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(system("look at", &self.path)(error)),
+            Err(Errno::NOENT) if self.path.symlink_metadata().is_err() => Ok(None),
+            Err(error) => Err(system("look at", &self.path)(error.into())),
         }
     }
 
@@ -62,13 +60,9 @@ impl Place {
         let real = self.path.canonicalize().map_err(system("find", &self.path))?;
         outside(&real, roots)?;
         let now = file_clock::now_ns();
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
-        let file = options.open(&real).map_err(system("open", &real))?;
+        let file = open_private(&real, OpenMode::Read, &Calls::default())?;
         let found = file.metadata().map_err(system("look at", &real))?;
-        if !found.is_file() {
-            return Err(PolicyError::NotAFile(shown(&real)));
-        }
+        let stamp = stamp(&rustix::fs::fstat(&file).map_err(|error| system("look at", &real)(error.into()))?);
         is_own(&real, &found)?;
         if let Some(directory) = real.parent() {
             is_own(directory, &directory.metadata().map_err(system("look at", directory))?)?;
@@ -83,7 +77,7 @@ impl Place {
             return Err(PolicyError::TooLarge { path: shown(&real), bytes: read as u64 });
         }
         let text = String::from_utf8(bytes).map_err(|_| PolicyError::NotUtf8(shown(&real)))?;
-        Ok((Some(Known::new(stamp(&found), None, now)), text))
+        Ok((Some(Known::new(stamp, None, now)), text))
     }
 
     /// Makes sure that neither the name nor what it leads to lies in a workspace.
@@ -95,27 +89,11 @@ impl Place {
     }
 
     /// Takes the lock between processes that edit the file, and makes its directory if there is none.
-    pub(super) fn lock(&self, wait: Duration, roots: &[String]) -> Result<File, PolicyError> {
+    pub(super) fn lock(&self, wait: Duration, roots: &[String]) -> Result<FileLock, PolicyError> {
         self.keep_out(roots)?;
-        let directory = self.path.parent().unwrap_or(Path::new("/"));
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(system("make the directory", directory))?;
-        let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(".lock");
-        let path = directory.join(name);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        let file = options.open(&path).map_err(system("open", &path))?;
-        let end = Instant::now() + wait;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => thread::sleep(PAUSE),
-                Err(rustix::io::Errno::WOULDBLOCK) => return Err(PolicyError::Held(self.shown())),
-                Err(error) => return Err(system("lock", &path)(error.into())),
-            }
-        }
+        create_directory(self.path.parent().unwrap_or(Path::new("/")), &Calls::default())?;
+        let lock = FileLock::acquire(&with_suffix(&self.path, ".lock"), Sharing::Alone, wait)?;
+        lock.ok_or_else(|| PolicyError::Held(self.shown()))
     }
 
     /// Puts a text in the file's place: whoever reads it finds the old one or the new one, whole. The caller holds the
@@ -126,31 +104,8 @@ impl Place {
             Some(_) => self.path.canonicalize().map_err(system("find", &self.path))?,
             None => self.path.clone(),
         };
-        let directory = real.parent().unwrap_or(Path::new("/"));
-        let mut name = real.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let temporary = directory.join(name);
-        // Only what a process left behind when it was killed can be there, because of the lock.
-        match fs::remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(system("remove", &temporary)(error));
-            }
-            _ => {}
-        }
-        let written = write(&temporary, text).and_then(|()| fs::rename(&temporary, &real));
-        if let Err(error) = written {
-            // The first failure is the one to tell of.
-            drop(fs::remove_file(&temporary));
-            return Err(system("write", &real)(error));
-        }
-        File::open(directory).and_then(|directory| directory.sync_all()).map_err(system("write", directory))
+        Ok(replace_file(&real, &with_suffix(&real, ".new"), text.as_bytes())?)
     }
-}
-
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }
 
 fn outside(path: &Path, roots: &[String]) -> Result<(), PolicyError> {
@@ -170,24 +125,19 @@ fn is_own(path: &Path, found: &Metadata) -> Result<(), PolicyError> {
     if is_shared { Err(PolicyError::WritableByOthers(shown(path))) } else { Ok(()) }
 }
 
-fn stamp(found: &Metadata) -> Stamp {
-    let time =
-        |seconds: i64, nanoseconds: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds);
-    Stamp {
-        device: found.dev(),
-        inode: found.ino(),
-        size: found.len(),
-        mtime_ns: time(found.mtime(), found.mtime_nsec()),
-        ctime_ns: time(found.ctime(), found.ctime_nsec()),
-        mode: found.mode(),
-    }
-}
-
 fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
 fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> PolicyError {
-    let path = shown(path);
-    move |why| PolicyError::System { what, path, why }
+    move |why| FileError::of(what, path)(why).into()
+}
+
+impl From<FileError> for PolicyError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::NotPlain { path, .. } => Self::NotAFile(shown(&path)),
+            FileError::Io { doing, path, why } => Self::System { what: doing, path: shown(&path), why },
+        }
+    }
 }

@@ -4,15 +4,15 @@
 //! is no failure.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bowline_state::display;
 use serde::{Deserialize, Serialize};
 
 use super::Workspace;
+use crate::calls::Calls;
+use crate::storage::{OpenMode, open_private, replace_file};
 
 /// The file's name.
 const FILE: &str = "turns.jsonl";
@@ -70,7 +70,7 @@ impl Workspace {
 
 fn append(file: &Path, line: &Line<'_>) -> std::io::Result<()> {
     let text = format!("{}\n", serde_json::to_string(line)?);
-    let mut opened = OpenOptions::new().append(true).create(true).mode(0o600).open(file)?;
+    let mut opened = open_private(file, OpenMode::Append, &Calls::default())?;
     // One write, so that lines of several processes do not mix.
     opened.write_all(text.as_bytes())?;
     if opened.metadata()?.len() > MAX_BYTES { cut(file) } else { Ok(()) }
@@ -81,10 +81,7 @@ fn cut(file: &Path) -> std::io::Result<()> {
     let text = read(file)?;
     let half = text.floor_char_boundary(text.len() / 2);
     let kept = text[half..].split_once('\n').map_or("", |(_, rest)| rest);
-    let new: PathBuf = file.with_extension("new");
-    let mut opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    opened.write_all(kept.as_bytes())?;
-    std::fs::rename(new, file)
+    Ok(replace_file(file, &file.with_extension("new"), kept.as_bytes())?)
 }
 
 fn read(file: &Path) -> std::io::Result<String> {

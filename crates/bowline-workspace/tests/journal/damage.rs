@@ -149,15 +149,15 @@ fn the_database_of_another_program_is_set_aside() {
     check(
         sql("PRAGMA application_id = 42"),
         expect![[r#"
-        the journal of changes cannot be used: it was not written by Bowline (application id 0x0000002a); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
-        1 /a new Done
-        0700 .
-        0600 journal.sqlite
-        0600 journal.sqlite.set-aside-1
-        0600 journal.sqlite.set-aside-1-shm
-        0600 journal.sqlite.set-aside-1-wal
-        0600 lock
-    "#]],
+            the journal of changes cannot be used: it was not written by Bowline, or its header is damaged (application 0x2a); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            1 /a new Done
+            0700 .
+            0600 journal.sqlite
+            0600 journal.sqlite.set-aside-1
+            0600 journal.sqlite.set-aside-1-shm
+            0600 journal.sqlite.set-aside-1-wal
+            0600 lock
+        "#]],
     );
 }
 
@@ -186,7 +186,7 @@ fn a_log_without_its_database_is_set_aside() {
             fs::write(path.with_extension("sqlite-wal"), "all that is left").unwrap();
         },
         expect![[r#"
-            the journal of changes cannot be used: its write-ahead log is there but the database is empty or missing; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            the journal of changes cannot be used: it is empty, or only its log is there; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
             1 /a new Done
             0700 .
             0600 journal.sqlite
@@ -204,7 +204,7 @@ fn a_log_whose_database_is_empty_is_set_aside() {
             fs::write(path.with_extension("sqlite-wal"), "all that is left").unwrap();
         },
         expect![[r#"
-            the journal of changes cannot be used: its write-ahead log is there but the database is empty or missing; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            the journal of changes cannot be used: it is empty, or only its log is there; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
             1 /a new Done
             0700 .
             0600 journal.sqlite
@@ -216,31 +216,47 @@ fn a_log_whose_database_is_empty_is_set_aside() {
 }
 
 #[test]
-fn an_empty_file_is_a_new_journal() {
+fn an_empty_file_is_set_aside() {
     check(
         |path| fs::write(path, "").unwrap(),
         expect![[r#"
-        1 /a new Done
-        0700 .
-        0600 journal.sqlite
-        0600 lock
-    "#]],
+            the journal of changes cannot be used: it is empty, or only its log is there; it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun
+            1 /a new Done
+            0700 .
+            0600 journal.sqlite
+            0600 journal.sqlite.set-aside-1
+            0600 lock
+        "#]],
     );
 }
 
-/// Killed after its first page was written and before its tables were.
+/// Killed while the first database was being made, which takes its place when it is complete.
 #[test]
-fn a_journal_that_was_only_begun_is_finished() {
+fn a_journal_that_was_only_begun_is_made_again() {
     let directory = TempDir::new().unwrap();
-    let path = directory.path().join("journal.sqlite");
-    let begun = rusqlite::Connection::open(&path).unwrap();
-    begun.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
-    drop(begun);
-    assert_ne!(fs::metadata(path).unwrap().len(), 0);
+    fs::write(directory.path().join("journal.sqlite.new"), "half").unwrap();
+    fs::write(directory.path().join("journal.sqlite.new-journal"), "half").unwrap();
     let (mut journal, notices) = open(directory.path());
     assert_eq!(notices, []);
     fill(&mut journal, &["new"]);
     assert_eq!(history(&journal), "1 /a new Done\n");
+    drop(journal);
+    assert_eq!(files(directory.path()), "0700 .\n0600 journal.sqlite\n0600 lock\n");
+}
+
+/// Killed after it was decided that a new database takes the place of a damaged one.
+#[test]
+fn a_replacement_that_was_cut_short_is_finished() {
+    let (directory, path) = filled();
+    let within = |name: &str| directory.path().join(name);
+    fs::rename(&path, within("journal.sqlite.ready")).unwrap();
+    fs::write(&path, "damaged").unwrap();
+    fs::write(within("journal.sqlite-wal"), "of the damaged one").unwrap();
+    let (journal, notices) = open(directory.path());
+    assert_eq!(notices, []);
+    assert_eq!(history(&journal), "1 /a one Done\n2 /a two Done\n");
+    assert_eq!(fs::read(within("journal.sqlite.set-aside-1")).unwrap(), b"damaged");
+    assert_eq!(fs::read(within("journal.sqlite.set-aside-1-wal")).unwrap(), b"of the damaged one");
 }
 
 #[test]
@@ -377,8 +393,8 @@ fn damage_that_is_met_in_use_is_looked_for_when_opened_again() {
     out.extend(notices.iter().map(|notice| without(directory.path(), notice)));
     assert_eq!(history(&journal), "");
     expect![[r#"
-        old changes could not be dropped from the journal: the journal $DIR/journal.sqlite is damaged (database disk image is malformed): open it again to set it aside
-        the journal $DIR/journal.sqlite is damaged (database disk image is malformed): open it again to set it aside
+        old changes could not be dropped from the journal: damage was found in the journal $DIR/journal.sqlite (database disk image is malformed): open it again to set it aside
+        damage was found in the journal $DIR/journal.sqlite (database disk image is malformed): open it again to set it aside
         the journal of changes cannot be used: it is damaged (*** in database main *** Tree 3 page 3: btreeInitPage() returns error code 11); it was moved to $DIR/journal.sqlite.set-aside-1 and a new one was begun"#]].assert_eq(&out.join("\n"));
     assert!(fs::read(directory.path().join("journal.sqlite.set-aside-1")).unwrap() == bytes);
 }

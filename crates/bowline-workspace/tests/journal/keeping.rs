@@ -593,9 +593,9 @@ fn a_place_that_cannot_be_used_is_an_error_that_names_it() {
     let open = |path: &std::path::Path| Journal::open(path, EVERYTHING, Moment(0)).unwrap_err();
     let file = directory.path().join("file");
     fs::write(&file, "mine").unwrap();
-    expect!["cannot make the journal's directory $DIR/file: File exists (os error 17)"]
+    expect!["cannot make the directory $DIR/file: File exists (os error 17)"]
         .assert_eq(&without(directory.path(), open(&file)));
-    expect!["cannot make the journal's directory $DIR/file/below: Not a directory (os error 20)"]
+    expect!["cannot make the directory $DIR/file/below: Not a directory (os error 20)"]
         .assert_eq(&without(directory.path(), open(&file.join("below"))));
 
     let taken = directory.path().join("taken");

@@ -17,7 +17,7 @@ fn left(base: &Path) -> PathBuf {
     let made = make(base).unwrap();
     let path = made.path.clone();
     drop(UnixListener::bind(path.join("1.sock")).unwrap());
-    let owner = made._owner.try_clone().unwrap();
+    let owner = made._owner.file().try_clone().unwrap();
     std::mem::forget(made);
     owner.unlock().unwrap();
     path
