@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::task::{Context, Waker};
 
 use bowline_state::failure::Failure;
-use bowline_state::relay::{Method, Read};
+use bowline_state::relay::{Method, Read, is_lookalike_name};
 use bowline_state::schema::v1::{
     CreateTerminalRequest, Error, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, SessionId, ToolCallId, WriteTextFileRequest,
@@ -184,14 +184,11 @@ fn unreadable() -> Failure {
     Failure::InvalidParams { reason }
 }
 
-/// Says whether params have a name that some readers take for one that is judged: those that pass over capitals.
+/// Says whether params have a name that some readers take for one that is judged.
 fn has_lookalikes(line: &[u8]) -> bool {
     const NAMES: [&str; 7] = ["sessionId", "path", "content", "command", "args", "env", "cwd"];
     let named = params::<HashMap<String, IgnoredAny>>(line);
-    named.is_some_and(|named| {
-        let is_like = |name: &String, known: &str| known.eq_ignore_ascii_case(name) && known != name;
-        named.keys().any(|name| NAMES.iter().any(|known| is_like(name, known)))
-    })
+    named.is_some_and(|named| named.keys().any(|name| is_lookalike_name(name, &NAMES)))
 }
 
 fn command(request: CreateTerminalRequest) -> Asked {
