@@ -22,9 +22,6 @@ use crate::engine::{Act, Judged};
 impl Beside {
     /// Judges a permission request. What rules leave open is for who stands behind, and then for the editor.
     pub(super) fn permission(&mut self, id: &SessionId, passing: &Passing<'_>) -> Option<Decision> {
-        if self.options.rules {
-            self.used(id);
-        }
         let session = self.sessions.get(id).filter(|_| self.options.rules)?;
         let request: RequestPermissionRequest = params(passing.line)?;
         let call = session.beside.watching().described(&request.tool_call);
@@ -87,9 +84,6 @@ impl Beside {
         line: &Bytes,
     ) -> Option<Decision> {
         let is_judged = self.options.rules && method.is_judged();
-        if let Some(id) = id.filter(|_| is_judged) {
-            self.used(id);
-        }
         let decided = if is_judged && has_lookalikes(line) {
             return Some(refuse(unreadable()));
         } else if self.editor.serves(method) || is_judged && !self.options.host {
@@ -103,7 +97,7 @@ impl Beside {
     }
 
     /// Refuses what cannot be judged.
-    fn refused(&self, id: Option<&SessionId>) -> Decision {
+    pub(super) fn refused(&self, id: Option<&SessionId>) -> Decision {
         let failure = match id.filter(|id| !self.sessions.contains_key(id)) {
             Some(_) if self.sessions.len() >= MAX_SESSIONS => {
                 let why = format!(
@@ -175,7 +169,7 @@ pub(crate) fn answered(mut response: RequestPermissionResponse) -> Deed {
     Deed::Answer(to_raw_value(&response).map_err(|_| Error::internal_error()))
 }
 
-fn refuse(failure: Failure) -> Decision {
+pub(super) fn refuse(failure: Failure) -> Decision {
     Decision::Now(Deed::Answer(Err(failure.into())))
 }
 

@@ -24,6 +24,8 @@ use crate::engine::{Act, Again, EditorWrites, Judged, Recorded};
 use crate::proxy::tests::{Echo, Far, pair};
 use crate::proxy::{Ends, Proxy, Settings};
 
+mod unopened;
+
 /// An engine whose disk is what a test puts there.
 #[derive(Default)]
 struct Disk {
@@ -676,47 +678,6 @@ async fn an_editor_that_says_it_serves_nothing_is_asked_for_nothing_that_rules_d
     stage
         .passes(r#"{"jsonrpc":"2.0","id":21,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":""}}"#)
         .await;
-}
-
-#[tokio::test]
-async fn a_session_is_judged_before_the_agent_has_answered_that_it_is_open() {
-    let mut stage = stage(Options { rules: true, ..Options::default() }, FULL).await;
-    let read = |id: u32, session: &str, path: &str| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/read_text_file","params":{{"sessionId":"{session}","path":"{path}"}}}}"#
-        )
-    };
-    let mut told = String::new();
-    for (id, opens, session) in [
-        (5, r#""session/new","params":{"cwd":"/w","mcpServers":[]}"#, "fresh"),
-        (6, r#""session/load","params":{"sessionId":"old","cwd":"/w","mcpServers":[]}"#, "old"),
-    ] {
-        let opening = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{opens}}}"#);
-        stage.editor.say(&opening).await;
-        assert_eq!(stage.agent.hear().await, opening);
-        stage.passes(&read(20, session, "/w/a")).await;
-        for refused in [read(21, session, "/w/.env"), read(22, "other", "/w/a")] {
-            stage.agent.say(&refused).await;
-            told += &(stage.agent.hear().await + "\n");
-        }
-        stage.passes(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sessionId":"{session}"}}}}"#)).await;
-        stage.passes(&read(23, session, "/w/b")).await;
-    }
-    // One that is not opened after all is unknown again.
-    let opening = r#"{"jsonrpc":"2.0","id":7,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}"#;
-    stage.editor.say(opening).await;
-    assert_eq!(stage.agent.hear().await, opening);
-    stage.passes(&read(24, "never", "/w/a")).await;
-    stage.passes(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"no"}}"#).await;
-    stage.agent.say(&read(25, "never", "/w/a")).await;
-    told += &(stage.agent.hear().await + "\n");
-    expect![[r#"
-        {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
-        {"jsonrpc":"2.0","id":22,"error":{"code":-32002,"message":"Resource not found: session other","data":{"sessionId":"other"}}}
-        {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
-        {"jsonrpc":"2.0","id":22,"error":{"code":-32002,"message":"Resource not found: session other","data":{"sessionId":"other"}}}
-        {"jsonrpc":"2.0","id":25,"error":{"code":-32002,"message":"Resource not found: session never","data":{"sessionId":"never"}}}
-    "#]].assert_eq(&told);
 }
 
 #[tokio::test]
