@@ -13,30 +13,26 @@ use serde_json::json;
 use super::{AGENT, Core, EDITOR, Held, Kind, Long, OWN_END, refusal, side};
 use crate::between::Deed;
 
-/// What goes on in place of a line.
-pub(super) enum Form {
-    /// The line itself.
-    AsIs,
-    /// The message that it holds, written anew.
-    Canonical(Bytes),
-    /// Nothing: why.
-    Refused(&'static str),
-}
-
 impl Core {
-    /// Returns what is looked at and goes on in place of a line.
-    pub(super) fn form(&self, from: usize, line: &[u8], is_whole: bool) -> Form {
+    /// Returns what is judged and goes on in place of a line, if it is not the line itself. Fails with the reason if nothing
+    /// does.
+    pub(super) fn canonical(
+        &self,
+        from: usize,
+        line: &[u8],
+        is_whole: bool,
+    ) -> Result<Option<Bytes>, &'static str> {
         if !self.settings.strict || from != AGENT {
-            return Form::AsIs;
+            return Ok(None);
         }
         if !is_whole {
-            return Form::Refused(TOO_LONG);
+            return Err(TOO_LONG);
         }
         // A line without an object in it is a message to no reader.
         if memchr::memchr(b'{', line).is_none() {
-            return Form::AsIs;
+            return Ok(None);
         }
-        let Some(message) = canonical(line) else { return Form::Refused(AMBIGUOUS) };
+        let message = canonical(line).ok_or(AMBIGUOUS)?;
         let can_be_judged = match peek(&message) {
             Peek::Request { id, method } => peek::id(id).is_some() && !Method::is_lookalike(&method),
             Peek::Notification { method } => {
@@ -46,7 +42,7 @@ impl Core {
             // An answer to nothing asks for nothing.
             Peek::Other => true,
         };
-        if can_be_judged { Form::Canonical(message.into()) } else { Form::Refused(AMBIGUOUS) }
+        if can_be_judged { Ok(Some(message.into())) } else { Err(AMBIGUOUS) }
     }
 
     /// Answers a line that does not go on, and whoever waits for what it may be.

@@ -7,7 +7,6 @@ use bowline_wire::peek::{self, Peek, peek, with_id};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::canonical::Form;
 use super::{AGENT, Core, Held, Kind, Long, OWN_END, end_of, refusal, side};
 use crate::between::Deed;
 
@@ -18,10 +17,9 @@ impl Core {
             return self.route_own(length, is_whole);
         }
         let line = self.ends[from].input.bytes(length);
-        let canonical = match self.form(from, line, is_whole) {
-            Form::AsIs => None,
-            Form::Canonical(message) => Some(message),
-            Form::Refused(why) => return self.refuse(from, length, is_whole, why),
+        let canonical = match self.canonical(from, line, is_whole) {
+            Ok(canonical) => canonical,
+            Err(why) => return self.refuse(from, length, is_whole, why),
         };
         let line = canonical.as_deref().unwrap_or(line);
         let whole = if is_whole { line } else { &[] };
