@@ -199,7 +199,7 @@ impl OwnTools {
         match name {
             ToolName::Text { at, form, tools } => {
                 let tool = self.tool(tool_in(form, &self.server, at.of(asked)?)?)?;
-                tools.have(self.tools.get(tool)?.care).then_some(tool)
+                tools.contains(&self.tools.get(tool)?.care).then_some(tool)
             }
             ToolName::AnnouncedInput => match self.call(&asked.tool_call.tool_call_id)? {
                 Announced::Marked(at) => Some(at),

@@ -49,8 +49,8 @@ pub(super) enum ToolName {
         at: TextAt,
         /// Its form.
         form: &'static str,
-        /// The tools that are named so.
-        tools: Tools,
+        /// The tools that are named so, by what they do.
+        tools: &'static [Care],
     },
     /// In the input of the call that was announced, which is marked as that of an MCP tool.
     AnnouncedInput,
@@ -66,17 +66,6 @@ pub(super) enum TextAt {
     Title,
     /// The id of the call.
     CallId,
-}
-
-/// Some of the tools.
-#[derive(Clone, Copy)]
-pub(super) enum Tools {
-    /// All of them.
-    All,
-    /// Those that run something.
-    Commands,
-    /// Those that do not.
-    NoCommands,
 }
 
 /// Where the input of a tool is told.
@@ -107,6 +96,10 @@ pub(super) enum Check {
     OnlyArguments,
 }
 
+const ALL: &[Care] = &[Care::AsksToWrite, Care::AsksToRun, Care::Looks];
+const COMMANDS: &[Care] = &[Care::AsksToRun];
+const NO_COMMANDS: &[Care] = &[Care::AsksToWrite, Care::Looks];
+
 /// The name by which most agents register a tool. No tool of ours has two underscores in its name, so none of another server
 /// can be called so.
 const REGISTERED: &str = "mcp__{server}__{tool}";
@@ -125,7 +118,7 @@ pub(super) const SHAPES: &[RequestShape] = &[
         agent: "claude-agent-acp",
         versions: &["0.99.0"],
         mark: Mark::ClaudeCode,
-        names: &[ToolName::Text { at: TextAt::ClaudeToolName, form: REGISTERED, tools: Tools::All }],
+        names: &[ToolName::Text { at: TextAt::ClaudeToolName, form: REGISTERED, tools: ALL }],
         input: InputAt::RawInput,
         checks: &[Check::ServerSource("dynamic")],
     },
@@ -135,7 +128,7 @@ pub(super) const SHAPES: &[RequestShape] = &[
         agent: "qwen",
         versions: &["0.24.4"],
         mark: Mark::ToolName,
-        names: &[ToolName::Text { at: TextAt::ToolName, form: REGISTERED, tools: Tools::All }],
+        names: &[ToolName::Text { at: TextAt::ToolName, form: REGISTERED, tools: ALL }],
         input: InputAt::RawInput,
         checks: &[Check::OptionNames(&[
             ("proceed_always_project", "Always Allow in project: "),
@@ -160,12 +153,8 @@ pub(super) const SHAPES: &[RequestShape] = &[
         versions: &["0.61.0"],
         mark: Mark::Options(&["proceed_always_server", "proceed_always_tool"]),
         names: &[
-            ToolName::Text {
-                at: TextAt::Title,
-                form: "{tool} ({server} MCP Server)",
-                tools: Tools::NoCommands,
-            },
-            ToolName::Text { at: TextAt::CallId, form: "mcp_{server}_{tool}__{id}", tools: Tools::Commands },
+            ToolName::Text { at: TextAt::Title, form: "{tool} ({server} MCP Server)", tools: NO_COMMANDS },
+            ToolName::Text { at: TextAt::CallId, form: "mcp_{server}_{tool}__{id}", tools: COMMANDS },
         ],
         input: InputAt::Content,
         checks: &[Check::Kind(ToolKind::Other), Check::OnlyArguments],
@@ -175,7 +164,7 @@ pub(super) const SHAPES: &[RequestShape] = &[
         agent: "kimi-code",
         versions: &["2.1.0"],
         mark: Mark::OnlyOptions(&["approve_once", "approve_always", "reject"]),
-        names: &[ToolName::Text { at: TextAt::Title, form: REGISTERED, tools: Tools::All }],
+        names: &[ToolName::Text { at: TextAt::Title, form: REGISTERED, tools: ALL }],
         input: InputAt::Announcement,
         checks: &[Check::Bare],
     },
@@ -186,7 +175,7 @@ pub(super) const SHAPES: &[RequestShape] = &[
         agent: "fast-agent",
         versions: &["0.10.46"],
         mark: Mark::Nothing,
-        names: &[ToolName::Text { at: TextAt::Title, form: TITLE, tools: Tools::NoCommands }],
+        names: &[ToolName::Text { at: TextAt::Title, form: TITLE, tools: NO_COMMANDS }],
         input: InputAt::RawInput,
         checks: &[Check::AnnouncedTitle, Check::NoCommand, Check::OnlyArguments],
     },
@@ -221,17 +210,6 @@ impl TextAt {
             Self::ToolName => meta.and_then(|meta| meta.tool_name.as_deref()),
             Self::Title => call.title.as_deref(),
             Self::CallId => Some(&call.tool_call_id.0),
-        }
-    }
-}
-
-impl Tools {
-    /// Says whether a tool is one of them.
-    pub(super) fn have(self, care: Care) -> bool {
-        match self {
-            Self::All => true,
-            Self::Commands => care == Care::AsksToRun,
-            Self::NoCommands => care != Care::AsksToRun,
         }
     }
 }
