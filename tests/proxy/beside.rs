@@ -54,9 +54,14 @@ impl Editor {
     }
 
     pub(super) fn hear(&mut self) -> Value {
+        let line = self.hear_line();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a message: {line:?}"))
+    }
+
+    fn hear_line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|_| panic!("not a message: {line:?}"))
+        line
     }
 
     /// Leaves, and returns what the proxy said on stderr.
@@ -193,8 +198,9 @@ fn rules_deny_what_an_agent_asks_and_does_and_the_editor_is_asked_about_secrets(
         ask(11, "fs/write_text_file", &written),
         ask(12, "terminal/create", r#""command":"touch","args":["x"]"#),
         ask(13, "fs/read_text_file", &secret),
-        // Readers of JSON differ in which of the two counts.
+        // Readers of JSON differ in which of the two counts. The one that is judged goes on alone.
         ask(14, "fs/read_text_file", &format!(r#""path":"{}",{secret}"#, scene.path("a.txt"))),
+        ask(15, "fs/read_text_file", &format!(r#"{secret},"path":"{}""#, scene.path("a.txt"))),
         ANSWER.to_owned(),
     ]
     .join("\n");
@@ -202,16 +208,24 @@ fn rules_deny_what_an_agent_asks_and_does_and_the_editor_is_asked_about_secrets(
     let mut editor = Editor::start(&scene, &["--policy", "read-only"], &all(), &turn);
     let mut told = String::new();
     loop {
-        let heard = editor.hear();
+        let line = editor.hear_line();
+        let heard: Value = serde_json::from_str(&line).unwrap();
         if heard["id"] == 2 {
             break;
         }
-        if heard["method"] == "session/request_permission" {
-            told +=
-                &format!("asked: {}\n", scene.clean(heard["params"]["toolCall"]["title"].as_str().unwrap()));
-            let outcome = json!({ "outcome": { "outcome": "selected", "optionId": "reject" } });
-            editor.say(&json!({ "jsonrpc": "2.0", "id": heard["id"], "result": outcome }));
-        }
+        let answer = match heard["method"].as_str() {
+            Some("session/request_permission") => {
+                let title = heard["params"]["toolCall"]["title"].as_str().unwrap();
+                told += &format!("asked: {}\n", scene.clean(title));
+                json!({ "outcome": { "outcome": "selected", "optionId": "reject" } })
+            }
+            Some("fs/read_text_file") => {
+                told += &scene.clean(&line);
+                json!({ "content": "two\n" })
+            }
+            _ => continue,
+        };
+        editor.say(&json!({ "jsonrpc": "2.0", "id": heard["id"], "result": answer }));
     }
     let said = editor.leave();
     let heard = std::fs::read_to_string(scene.home().join("heard")).unwrap();
@@ -219,11 +233,14 @@ fn rules_deny_what_an_agent_asks_and_does_and_the_editor_is_asked_about_secrets(
     told += &format!("{}\n{}", answers.join("\n"), scene.clean(&said));
     expect![[r#"
         asked: read $PROJECT/.env
+        asked: read $PROJECT/.env
+        {"jsonrpc":"2.0","id":15,"method":"fs/read_text_file","params":{"sessionId":"s","path":"$PROJECT/a.txt"}}
         {"jsonrpc":"2.0","id":10,"result":{"outcome":{"outcome":"selected","optionId":"n"},"_meta":{"bowline":{"reason":"the user's settings deny it","by":"proxy"}}}}
         {"jsonrpc":"2.0","id":11,"error":{"code":-32030,"message":"permission denied: the user's settings deny it","data":{"why":"the user's settings deny it"}}}
         {"jsonrpc":"2.0","id":12,"error":{"code":-32030,"message":"permission denied: the user's settings deny it","data":{"why":"the user's settings deny it"}}}
         {"jsonrpc":"2.0","id":13,"error":{"code":-32030,"message":"permission denied: the user said no","data":{"why":"the user said no"}}}
-        {"jsonrpc":"2.0","id":14,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":14,"error":{"code":-32030,"message":"permission denied: the user said no","data":{"why":"the user said no"}}}
+        {"jsonrpc":"2.0","id":15,"result":{"content":"two\n"}}
         bowline: denied Edit, by the preset read-only: `bowline policy show` lists the rules, and `bowline policy --help` says how to change them
         bowline: denied write $PROJECT/a.txt, by the preset read-only: `bowline policy show` lists the rules, and `bowline policy --help` says how to change them
         bowline: denied run touch, by the preset read-only: `bowline policy show` lists the rules, and `bowline policy --help` says how to change them

@@ -25,21 +25,21 @@ use crate::between::{Between, BoxFuture, Decision, Deed, Order, Passing};
 use crate::engine::{Engine, EngineSession};
 
 mod diagnosing;
-mod expecting;
 mod missing_file;
 mod observing;
 mod routing;
 pub(crate) mod ruling;
 mod serving;
 mod sessions;
+mod unopened;
 mod writing;
 
 use diagnosing::Diagnosing;
-use expecting::Expected;
 use missing_file::MissingFiles;
 use observing::Job;
 pub(crate) use serving::unserved;
 pub use sessions::Sessions;
+use unopened::UnopenedSessions;
 
 /// So many sessions are looked after at once; others pass, or are refused where rules are to be applied.
 const MAX_SESSIONS: usize = 256;
@@ -112,8 +112,7 @@ pub struct Beside {
     // Invariant: at most `MAX_SESSIONS`, and `known` has the same.
     sessions: HashMap<SessionId, Session>,
     known: Sessions,
-    // Those that are being opened.
-    expected: Expected,
+    unopened: UnopenedSessions,
     // The places for what is served here and may take long.
     served: Arc<Semaphore>,
 }
@@ -226,7 +225,7 @@ impl Beside {
             missing_file: None,
             sessions: HashMap::new(),
             known,
-            expected: Expected::default(),
+            unopened: UnopenedSessions::default(),
             served: Arc::new(Semaphore::new(MAX_SERVED)),
         }
     }
@@ -257,22 +256,6 @@ impl Beside {
         let jobs = observing::start(shared.clone(), self.telling.clone(), routes);
         let session = Session { beside: shared, jobs, prompts: 0, read: HashSet::new() };
         self.sessions.insert(opened.session.clone(), session);
-    }
-
-    /// Opens a session that the agent uses before it has answered that it is open.
-    fn used(&mut self, id: &SessionId) {
-        if !self.sessions.contains_key(id)
-            && let Some(opened) = self.expected.used(id)
-        {
-            self.opened(&opened);
-        }
-    }
-
-    /// Notes what the agent has answered to who opens a session.
-    fn answered(&mut self, opening: &relay::Opening, session: Option<&SessionId>) {
-        if let Some(wrong) = self.expected.answered(opening, session) {
-            self.closed(&wrong);
-        }
     }
 
     fn turn_begins(&mut self, id: &SessionId, passing: &Passing<'_>) -> Option<Decision> {
@@ -357,6 +340,9 @@ impl Between for Beside {
     fn look(&mut self, passing: Passing<'_>) -> Decision {
         let Passing { from, fact, id, line } = passing;
         let passing = &Passing { from, fact, id, line };
+        if let Some(held) = self.hold_unopened(passing) {
+            return held;
+        }
         let decided = match fact {
             Fact::Initialize(capabilities) => return self.initialize(capabilities, passing),
             Fact::Initialized(_) if from == Side::Agent => {
@@ -365,17 +351,17 @@ impl Between for Beside {
             }
             Fact::Opening(opening) if from == Side::Editor => {
                 self.engine.prepares(opening);
-                self.expected.asked(opening);
+                self.unopened.add(opening);
                 None
             }
-            Fact::Opened(opened) if from == Side::Agent => {
-                self.answered(&opened.opening, Some(&opened.session));
-                self.opened(opened);
-                None
-            }
-            Fact::NotOpened(opening) if from == Side::Agent => {
-                self.answered(opening, None);
-                None
+            Fact::Opened(Opened { opening, .. }) | Fact::NotOpened(opening) if from == Side::Agent => {
+                self.unopened.remove(opening);
+                if let Fact::Opened(opened) = fact {
+                    self.opened(opened);
+                }
+                let decided = self.next.look(Passing { from, fact, id, line });
+                self.judge_waiting();
+                return decided;
             }
             Fact::TurnBegins(session) if from == Side::Editor => self.turn_begins(session, passing),
             Fact::TurnEnded(session) if from == Side::Agent => self.turn_ended(session, passing),

@@ -23,9 +23,9 @@ use tokio::time::{Sleep, sleep};
 use crate::between::{Between, BoxFuture, Decision, Deed, Order, Passing};
 use crate::lane::{Input, Output, Piece, Reader, Writer};
 
+mod canonical;
 mod giving_up;
 mod routing;
-mod strictness;
 
 /// What may wait, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +33,8 @@ pub struct Settings {
     /// The longest line that is looked at, in bytes. A longer one is passed on in pieces, however long it is, unless it is the
     /// agent's and `strict` holds; of the proxy's own calls it fails the call.
     pub look: usize,
-    /// Whether rules are applied to what the agent says: then nothing of it goes on that cannot be looked at, or that the
-    /// editor might take for something else than what it is judged as.
+    /// Whether rules are applied to what the agent says: then each of its messages goes on as it was judged, written anew,
+    /// and nothing goes on that cannot be looked at.
     pub strict: bool,
     /// So many bytes wait for a side that does not read; then the other is not read. What one read or one message brings
     /// may go over it.

@@ -16,7 +16,7 @@ pub mod own_tools;
 pub mod servers;
 
 pub use fact::{Fact, Opened, Opening, Read, ToolCallSeen, prompt_text};
-pub use method::Method;
+pub use method::{Method, is_lookalike_name};
 
 /// How ids begin that the proxy gives out. An id of a peer that begins so is exchanged for one of these.
 pub const PREFIX: &str = "bowline-proxy-";

@@ -9,6 +9,7 @@ mod agent;
 mod agent_handle;
 pub mod body;
 mod caller;
+pub mod canonical;
 mod child;
 mod client;
 mod client_handle;

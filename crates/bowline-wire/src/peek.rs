@@ -42,41 +42,6 @@ pub fn peek(line: &[u8]) -> Peek<'_> {
     look(&mut text).unwrap_or(Peek::Other)
 }
 
-/// Says whether whoever reads a line takes it for the same message: one object and nothing behind it, with the names that
-/// make a message written plainly and each once, and either a call or an answer.
-///
-/// Readers of JSON differ in which of two equal names counts, whether escapes and capitals in names make a difference, and
-/// whether what has a method and a result is a request. For whoever judges messages that others act upon.
-#[must_use]
-pub fn is_plain(line: &[u8]) -> bool {
-    let mut text = Cursor::new(line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line));
-    plain(&mut text).is_some()
-}
-
-fn plain(text: &mut Cursor<'_>) -> Option<()> {
-    const NAMES: [&[u8]; 6] = [b"jsonrpc", b"id", b"method", b"params", b"result", b"error"];
-    let mut seen = [false; NAMES.len()];
-    text.take(b'{')?;
-    loop {
-        let name = text.string()?;
-        text.take(b':')?;
-        text.value()?;
-        if let Some(at) = NAMES.iter().position(|known| known.eq_ignore_ascii_case(name)) {
-            if NAMES[at] != name || std::mem::replace(&mut seen[at], true) {
-                return None;
-            }
-        } else if name.contains(&b'\\') {
-            return None;
-        }
-        if text.take(b',').is_none() {
-            break;
-        }
-    }
-    text.take(b'}')?;
-    let [_, _, method, _, result, error] = seen;
-    (text.is_at_end() && method != (result || error)).then_some(())
-}
-
 /// Reads an id as it stands in a line; none if it is neither a string nor an integer of 64 bits.
 #[must_use]
 pub fn id(raw: &[u8]) -> Option<RequestId> {
@@ -141,8 +106,8 @@ fn look<'a>(text: &mut Cursor<'a>) -> Option<Peek<'a>> {
     Some(Peek::Notification { method: method? })
 }
 
-/// Returns a string as text, from how it stands in a line.
-fn unescaped(raw: &[u8]) -> Option<Cow<'_, str>> {
+/// Returns a string as text, from how it stands in a line; none if it is no text.
+pub(crate) fn unescaped(raw: &[u8]) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     if inner.contains(&b'\\') {
         return serde_json::from_slice(raw).ok().map(Cow::Owned);

@@ -74,11 +74,6 @@ impl<'a> Cursor<'a> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
-    /// Says whether nothing but blanks follows.
-    pub(crate) fn is_at_end(&mut self) -> bool {
-        self.peek().is_none()
-    }
-
     /// Takes a string and returns what is between its quotes.
     pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
         self.take(b'"')?;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::task::{Context, Waker};
 
 use bowline_state::failure::Failure;
-use bowline_state::relay::{Method, Read};
+use bowline_state::relay::{Method, Read, is_lookalike_name};
 use bowline_state::schema::v1::{
     CreateTerminalRequest, Error, RequestPermissionOutcome, RequestPermissionRequest,
     RequestPermissionResponse, SessionId, ToolCallId, WriteTextFileRequest,
@@ -22,9 +22,6 @@ use crate::engine::{Act, Judged};
 impl Beside {
     /// Judges a permission request. What rules leave open is for who stands behind, and then for the editor.
     pub(super) fn permission(&mut self, id: &SessionId, passing: &Passing<'_>) -> Option<Decision> {
-        if self.options.rules {
-            self.used(id);
-        }
         let session = self.sessions.get(id).filter(|_| self.options.rules)?;
         let request: RequestPermissionRequest = params(passing.line)?;
         let call = session.beside.watching().described(&request.tool_call);
@@ -87,9 +84,6 @@ impl Beside {
         line: &Bytes,
     ) -> Option<Decision> {
         let is_judged = self.options.rules && method.is_judged();
-        if let Some(id) = id.filter(|_| is_judged) {
-            self.used(id);
-        }
         let decided = if is_judged && has_lookalikes(line) {
             return Some(refuse(unreadable()));
         } else if self.editor.serves(method) || is_judged && !self.options.host {
@@ -103,7 +97,7 @@ impl Beside {
     }
 
     /// Refuses what cannot be judged.
-    fn refused(&self, id: Option<&SessionId>) -> Decision {
+    pub(super) fn refused(&self, id: Option<&SessionId>) -> Decision {
         let failure = match id.filter(|id| !self.sessions.contains_key(id)) {
             Some(_) if self.sessions.len() >= MAX_SESSIONS => {
                 let why = format!(
@@ -175,7 +169,7 @@ pub(crate) fn answered(mut response: RequestPermissionResponse) -> Deed {
     Deed::Answer(to_raw_value(&response).map_err(|_| Error::internal_error()))
 }
 
-fn refuse(failure: Failure) -> Decision {
+pub(super) fn refuse(failure: Failure) -> Decision {
     Decision::Now(Deed::Answer(Err(failure.into())))
 }
 
@@ -184,14 +178,11 @@ fn unreadable() -> Failure {
     Failure::InvalidParams { reason }
 }
 
-/// Says whether params have a name that some readers take for one that is judged: those that pass over capitals.
+/// Says whether params have a name that some readers take for one that is judged.
 fn has_lookalikes(line: &[u8]) -> bool {
     const NAMES: [&str; 7] = ["sessionId", "path", "content", "command", "args", "env", "cwd"];
     let named = params::<HashMap<String, IgnoredAny>>(line);
-    named.is_some_and(|named| {
-        let is_like = |name: &String, known: &str| known.eq_ignore_ascii_case(name) && known != name;
-        named.keys().any(|name| NAMES.iter().any(|known| is_like(name, known)))
-    })
+    named.is_some_and(|named| named.keys().any(|name| is_lookalike_name(name, &NAMES)))
 }
 
 fn command(request: CreateTerminalRequest) -> Asked {

@@ -24,6 +24,8 @@ use crate::engine::{Act, Again, EditorWrites, Judged, Recorded};
 use crate::proxy::tests::{Echo, Far, pair};
 use crate::proxy::{Ends, Proxy, Settings};
 
+mod unopened;
+
 /// An engine whose disk is what a test puts there.
 #[derive(Default)]
 struct Disk {
@@ -33,6 +35,8 @@ struct Disk {
     // Whether looks take for ever.
     hangs: std::sync::atomic::AtomicBool,
     told: Mutex<Vec<String>>,
+    // What was asked to pass, in order.
+    judged: Mutex<Vec<String>>,
 }
 
 #[derive(Clone, Default)]
@@ -131,6 +135,7 @@ impl EngineSession for TestEngine {
     }
 
     fn lets(&self, act: Act, _: Option<String>) -> BoxFuture<Result<(), Failure>> {
+        self.0.judged.lock().unwrap().push(format!("{act:?}"));
         let is_denied = match act {
             Act::Read { path } | Act::Write { path, .. } => path.ends_with(".env"),
             Act::Run(asked) => asked.command == "rm",
@@ -496,10 +501,13 @@ async fn what_rules_cannot_be_applied_to_is_refused() {
         r#"{"jsonrpc":"2.0","id":10,"method":"fs/write_text_file","params":{},"params":{}}"#,
         r#"{"jsonrpc":"2.0","id":1.5,"method":"fs/write_text_file","params":{}}"#,
         r#"{"jsonrpc":"2.0","method":"fs/write_text_file","params":{}}"#,
-        r#"{"jsonrpc":"2.0","\u0069d":11,"method":"_x"}"#,
+        r#"{"jsonrpc":"2.0","ID":11,"method":"_x"}"#,
         r#"[{"jsonrpc":"2.0","id":12,"method":"fs/write_text_file","params":{}}]"#,
         r#"{"jsonrpc":"2.0","id":13,"m\u0065thod":"fs/write_text_file"}"#,
         r#"{"jsonrpc":"2.0","id":16,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a","Path":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":17,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a","path\u0000":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":21,"method":"_x","Method":"fs/write_text_file","params":{}}"#,
+        r#"{"jsonrpc":"2.0","id":22,"method":"_x"}{"jsonrpc":"2.0","id":23,"method":"fs/write_text_file"}"#,
         "[]\r{\"jsonrpc\":\"2.0\",\"id\":18,\"method\":\"fs/write_text_file\"}",
         &long,
     ];
@@ -530,26 +538,133 @@ async fn what_rules_cannot_be_applied_to_is_refused() {
     stage.prompts("s").await;
     stage.passes(ANSWER).await;
     expect![[r#"
-        {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":1,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
         {"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
-        {"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":3,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
         {"jsonrpc":"2.0","id":4,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
-        {"jsonrpc":"2.0","id":5,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":5,"error":{"code":-32002,"message":"Resource not found: session t","data":{"sessionId":"t"}}}
         {"jsonrpc":"2.0","id":6,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
         {"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
         {"jsonrpc":"2.0","id":8,"error":{"code":-32002,"message":"Resource not found: session other","data":{"sessionId":"other"}}}
-        {"jsonrpc":"2.0","id":9,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
-        {"jsonrpc":"2.0","id":10,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":9,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":10,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
         {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
         {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
         {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
         {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
-        {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":13,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
         {"jsonrpc":"2.0","id":16,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":17,"error":{"code":-32602,"message":"rules are to be applied to this request, and it cannot be read"}}
+        {"jsonrpc":"2.0","id":21,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
+        {"jsonrpc":"2.0","id":22,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
         {"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
         {"jsonrpc":"2.0","id":15,"error":{"code":-32600,"message":"rules are to be applied, and this line is too long to be looked at"}}
         {"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the agent's answer: rules are to be applied, and this line can be taken for different messages: write each name once and plainly, one message a line"}}
     "#]].assert_eq(&told);
+}
+
+#[tokio::test]
+async fn a_message_with_two_meanings_goes_on_in_the_one_that_was_judged() {
+    let mut stage = stage(Options { rules: true, ..Options::default() }, FULL).await;
+    let mut told = String::new();
+    for line in [
+        r#"{"jsonrpc":"2.0","\u0069d":11,"method":"_x"}"#,
+        r#"{"jsonrpc":"2.0","id":12,"method":"fs/write_text_file","method":"_x","params":{"path":"/w/.env"}}"#,
+        r#"{"jsonrpc":"2.0","id":13,"m\u0065thod":"fs\/read_text_file","params":{"sessionId":"s","path":"/w/.env","path":"/w/a"}}"#,
+        r#"{"jsonrpc":"2.0","id":14,"method":"terminal/create","params":{"command":"rm"},"params":{"sessionId":"s","command":"rm","comm\u0061nd":"ls","args":["-l"],"env":[{"name":"A","name":"B","value":"1"}],"_meta":{"n":1.50,"n":123456789012345678901234567890,"x":-0}}}"#,
+        "{\"jsonrpc\":\"2.0\",\r\"id\":15, \"method\":\"_x\",\t\"_new\":1e5 }",
+        r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","sessionId":"t","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"half \ud83d"}}}}"#,
+        r#"{"jsonrpc":"2.0","id":99,"result":{"a":1,"a":2},"error":null}"#,
+    ] {
+        stage.agent.say(line).await;
+        told += &(stage.editor.hear().await + "\n");
+    }
+    expect![[r#"
+        {"jsonrpc":"2.0","id":11,"method":"_x"}
+        {"jsonrpc":"2.0","id":12,"method":"_x","params":{"path":"/w/.env"}}
+        {"jsonrpc":"2.0","id":13,"method":"fs/read_text_file","params":{"sessionId":"s","path":"/w/a"}}
+        {"jsonrpc":"2.0","id":14,"method":"terminal/create","params":{"sessionId":"s","command":"ls","args":["-l"],"env":[{"name":"B","value":"1"}],"_meta":{"n":123456789012345678901234567890,"x":-0}}}
+        {"jsonrpc":"2.0","id":15,"method":"_x","_new":1e5}
+        {"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"t","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"half \ud83d"}}}}
+        {"jsonrpc":"2.0","id":99,"result":{"a":2},"error":null}
+    "#]]
+    .assert_eq(&told);
+    expect![[r#"
+        Read { path: "/w/a" }
+        Run(Asked { command: "ls", args: ["-l"], env: [("B", "1")], cwd: None, output_limit: None })"#]]
+    .assert_eq(&stage.engine.0.judged.lock().unwrap().join("\n"));
+}
+
+/// The members of an object as they stand in a line, for readers to whom the first of equal names counts.
+fn first_member(object: &str, name: &str) -> Option<String> {
+    struct First<'a>(&'a str);
+    impl<'de> serde::de::Visitor<'de> for First<'_> {
+        type Value = Option<Box<RawValue>>;
+
+        fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            to.write_str("an object")
+        }
+
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut first = None;
+            while let Some((name, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                if first.is_none() && name == self.0 {
+                    first = Some(value);
+                }
+            }
+            Ok(first)
+        }
+    }
+    let mut reader = serde_json::Deserializer::from_str(object);
+    let found = serde::Deserializer::deserialize_map(&mut reader, First(name)).unwrap();
+    found.map(|value| value.get().to_owned())
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn readers_who_differ_read_what_was_judged(
+        members in proptest::collection::vec((0..7_usize, 0..5_usize), 1..8),
+        methods in proptest::collection::vec(0..4_usize, 1..3),
+        is_first in proptest::prelude::any::<bool>(),
+    ) {
+        let names = ["path", r"p\u0061th", r"\u0070ath", "sessionId", r"session\u0049d", "_x", "Path"];
+        let values = [r#""/w/a""#, r#""/w\/b""#, r#""\u002fw/.env""#, r#""s""#, "1.50"];
+        let members = members.iter().map(|(name, value)| format!(r#""{}": {}"#, names[*name], values[*value]));
+        let params = members.collect::<Vec<_>>().join(",\t");
+        let known = [r#""fs/read_text_file""#, r#""fs\/read_text_file""#, r#""_x""#, r#""FS/read_text_file""#];
+        let methods = methods.iter().map(|at| format!(r#""m\u0065thod":{}"#, known[*at]));
+        let methods = methods.collect::<Vec<_>>().join(",").replacen(r"m\u0065thod", "method", usize::from(is_first));
+        let line = format!(r#"{{"jsonrpc":"2.0","id":7,{methods},"params":{{"sessionId":"s",{params}}}}}"#);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (heard, judged) = runtime.block_on(async {
+            let mut stage = stage(Options { rules: true, ..Options::default() }, FULL).await;
+            stage.agent.say(&line).await;
+            let heard = tokio::select! {
+                heard = stage.editor.hear() => Some(heard),
+                _ = stage.agent.hear() => None,
+            };
+            let judged = stage.engine.0.judged.lock().unwrap().clone();
+            (heard, judged)
+        });
+        let Some(heard) = heard else { return Ok(()) };
+        let last: serde_json::Value = serde_json::from_str(&heard).unwrap();
+        let first = |object: &str, name: &str| -> serde_json::Value {
+            serde_json::from_str(&first_member(object, name).unwrap()).unwrap()
+        };
+        proptest::prop_assert_eq!(first(&heard, "method"), last["method"].clone());
+        let params = first_member(&heard, "params").unwrap();
+        if last["method"] == "fs/read_text_file" {
+            let path = first(&params, "path");
+            proptest::prop_assert_eq!(&path, &last["params"]["path"]);
+            proptest::prop_assert_eq!(judged, [format!("Read {{ path: {path} }}")]);
+            proptest::prop_assert_eq!(first(&params, "sessionId"), "s");
+        } else {
+            proptest::prop_assert_eq!(&last["method"], "_x");
+            proptest::prop_assert!(judged.is_empty(), "{:?}", judged);
+        }
+    }
 }
 
 #[tokio::test]
@@ -563,47 +678,6 @@ async fn an_editor_that_says_it_serves_nothing_is_asked_for_nothing_that_rules_d
     stage
         .passes(r#"{"jsonrpc":"2.0","id":21,"method":"fs/write_text_file","params":{"sessionId":"s","path":"/w/a","content":""}}"#)
         .await;
-}
-
-#[tokio::test]
-async fn a_session_is_judged_before_the_agent_has_answered_that_it_is_open() {
-    let mut stage = stage(Options { rules: true, ..Options::default() }, FULL).await;
-    let read = |id: u32, session: &str, path: &str| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"fs/read_text_file","params":{{"sessionId":"{session}","path":"{path}"}}}}"#
-        )
-    };
-    let mut told = String::new();
-    for (id, opens, session) in [
-        (5, r#""session/new","params":{"cwd":"/w","mcpServers":[]}"#, "fresh"),
-        (6, r#""session/load","params":{"sessionId":"old","cwd":"/w","mcpServers":[]}"#, "old"),
-    ] {
-        let opening = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{opens}}}"#);
-        stage.editor.say(&opening).await;
-        assert_eq!(stage.agent.hear().await, opening);
-        stage.passes(&read(20, session, "/w/a")).await;
-        for refused in [read(21, session, "/w/.env"), read(22, "other", "/w/a")] {
-            stage.agent.say(&refused).await;
-            told += &(stage.agent.hear().await + "\n");
-        }
-        stage.passes(&format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"sessionId":"{session}"}}}}"#)).await;
-        stage.passes(&read(23, session, "/w/b")).await;
-    }
-    // One that is not opened after all is unknown again.
-    let opening = r#"{"jsonrpc":"2.0","id":7,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}"#;
-    stage.editor.say(opening).await;
-    assert_eq!(stage.agent.hear().await, opening);
-    stage.passes(&read(24, "never", "/w/a")).await;
-    stage.passes(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"no"}}"#).await;
-    stage.agent.say(&read(25, "never", "/w/a")).await;
-    told += &(stage.agent.hear().await + "\n");
-    expect![[r#"
-        {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
-        {"jsonrpc":"2.0","id":22,"error":{"code":-32002,"message":"Resource not found: session other","data":{"sessionId":"other"}}}
-        {"jsonrpc":"2.0","id":21,"error":{"code":-32030,"message":"permission denied: a rule denies it","data":{"why":"a rule denies it"}}}
-        {"jsonrpc":"2.0","id":22,"error":{"code":-32002,"message":"Resource not found: session other","data":{"sessionId":"other"}}}
-        {"jsonrpc":"2.0","id":25,"error":{"code":-32002,"message":"Resource not found: session never","data":{"sessionId":"never"}}}
-    "#]].assert_eq(&told);
 }
 
 #[tokio::test]

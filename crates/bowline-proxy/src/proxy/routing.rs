@@ -4,6 +4,7 @@ use bowline_state::failure::Failure;
 use bowline_state::relay::{Method, Route, Seen, Side};
 use bowline_state::schema::v1::{Error, PROTOCOL_LEVEL_METHOD_NAMES, RequestId};
 use bowline_wire::peek::{self, Peek, peek, with_id};
+use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{AGENT, Core, Held, Kind, Long, OWN_END, end_of, refusal, side};
@@ -16,9 +17,11 @@ impl Core {
             return self.route_own(length, is_whole);
         }
         let line = self.ends[from].input.bytes(length);
-        if self.is_ambiguous(from, line, is_whole) {
-            return self.refuse(from, length, is_whole);
-        }
+        let canonical = match self.canonical(from, line, is_whole) {
+            Ok(canonical) => canonical,
+            Err(why) => return self.refuse(from, length, is_whole, why),
+        };
+        let line = canonical.as_deref().unwrap_or(line);
         let whole = if is_whole { line } else { &[] };
         let mut kind = Kind::Told;
         let (raw, id, route) = match peek(line) {
@@ -59,15 +62,17 @@ impl Core {
             self.ends[from].long = Some(if goes { Long::To(to) } else { Long::Nowhere });
         }
         match (route, changed) {
-            (Route::On, _) => self.ends[from].input.pass(length),
+            (Route::On, _) if canonical.is_none() => self.ends[from].input.pass(length),
+            (Route::On, _) => {
+                let line = self.take(from, length, canonical);
+                self.ends[to].output.push(line);
+            }
             (Route::Look(fact, renamed), _) => {
-                self.flush(from);
-                let line = self.ends[from].input.take(length);
+                let line = self.take(from, length, canonical);
                 self.look(Held { from, kind, id, renamed, line }, &fact);
             }
             (Route::Taken, _) => {
-                self.flush(from);
-                let line = self.ends[from].input.take(length);
+                let line = self.take(from, length, canonical);
                 self.ends[OWN_END].output.push(line);
             }
             (Route::GivenUp(id), _) => {
@@ -86,6 +91,13 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Takes the next line of an end, or what goes on in its place.
+    fn take(&mut self, from: usize, length: usize, canonical: Option<Bytes>) -> Bytes {
+        self.flush(from);
+        let line = self.ends[from].input.take(length);
+        canonical.unwrap_or(line)
     }
 
     /// Does with a message that was held what was decided.

@@ -97,3 +97,15 @@ impl Method {
         matches!(self, Self::Read | Self::Write | Self::CreateTerminal)
     }
 }
+
+/// Says whether a lenient reader might take the name of an object's member for one of those that are known: one that
+/// passes over capitals and characters that cannot be seen, or ends a name at a control character.
+#[must_use]
+pub fn is_lookalike_name(name: &str, known: &[&str]) -> bool {
+    if known.contains(&name) {
+        return false;
+    }
+    let letters = || name.bytes().filter(u8::is_ascii_graphic).map(|byte| byte.to_ascii_lowercase());
+    let is_like = |known: &&str| known.bytes().map(|byte| byte.to_ascii_lowercase()).eq(letters());
+    name.contains(char::is_control) || known.iter().any(is_like)
+}

@@ -11,23 +11,8 @@
 //! to have, and passes to the editor otherwise:
 //! - The server's name is not enough. A repository may configure a server `bowline` of its own, and some agents then leave out
 //!   ours. Whoever asks here has to know that the agent has met our server under its name.
-//! - `claude-agent-acp` names the server and where its definition is from in `_meta`: only one that came with the session
-//!   is ours, not one of the project's or the user's settings.
-//! - `codex-acp` names only a call, and marks the request and the call as those of an MCP tool. The call has told server and
-//!   tool in its input, which for a command is the command.
 //! - A file that holds secrets is asked about, by whatever tool it is read.
-//! - `fast-agent` has nothing but a title. A command could carry it: `bowline/edit_text_file` may be a program in the
-//!   project. So the call must have been announced under the title, be none that runs something, by its kind as well as
-//!   by the tool, and have an input of nothing but the tool's arguments.
-//! - `gemini` titles a call of an MCP tool with the tool's and the server's name, unless the input has a `command`, which a model
-//!   chooses: then that is the title. So the options have to be those that only MCP tools are asked about with, and the input,
-//!   which the content tells, must have nothing but the tool's arguments. Our tool that runs something has a `command`: it is
-//!   known by the call's id, which begins with the registered name of the tool. Another server's tool can only have that name
-//!   if the server is called `mcp_bowline`, and a program that can configure that is run already.
-//! - `qwen` names the registered tool in `_meta`. A project can have a tool of its own under any name, so the options have to be
-//!   those for an MCP tool, which name the tool as its server does.
-//! - `kimi-code` titles its requests with the registered name of the tool, whatever the model said, and gives them neither kind
-//!   nor input. Its options tell that the request is kimi's. What is read is known from the call that it announced.
+//! - What else a request has to say, agent by agent, is a table: `own_tools/shapes.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,8 +23,11 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use self::shapes::{Check, InputAt, OMITTED, SHAPES, TITLE, ToolName, tool_in};
 use super::ToolCallSeen;
 use crate::paths::{Access, protecting};
+
+mod shapes;
 
 /// So many calls that may be ours are known of a session; the oldest go, and what is asked for those passes.
 pub const MAX_CALLS: usize = 256;
@@ -139,24 +127,14 @@ impl OwnTools {
     #[must_use]
     pub fn answer(&self, line: &[u8], rules: Rules) -> Option<Once> {
         let asked: Asked<'_> = params(line)?;
-        let call = &asked.tool_call;
-        let at = match (&call.meta, &asked.meta) {
-            (Some(Meta { claude_code: Some(claude), .. }), _) => self.by_claude(claude, call)?,
-            (Some(Meta { tool_name: Some(name), .. }), None) => self.by_qwen(name, &asked)?,
-            (None, Some(meta)) if meta.is_mcp_tool_approval == Some(true) => {
-                match self.call(&call.tool_call_id)? {
-                    Announced::Marked(at) => at,
-                    Announced::Titled(_) | Announced::Other { .. } => return None,
-                }
-            }
-            (None, None) if asked.has_options(&GEMINI_OPTIONS) => self.by_gemini(call)?,
-            (None, None) if asked.has_only(&KIMI_OPTIONS) => self.by_kimi(call)?,
-            (None, None) => self.by_title(call)?,
-            // A shape that is not known says nothing.
-            _ => return None,
-        };
+        let shape = SHAPES.iter().find(|shape| shape.mark.is_on(&asked))?;
+        let at = shape.names.iter().find_map(|name| self.named(name, &asked))?;
         let tool = self.tools.get(at)?;
-        if tool.care == Care::Looks && rules == Rules::LeaveOpen {
+        let input = self.input_of(&shape.input, at, &asked.tool_call);
+        if !shape.checks.iter().all(|check| self.holds(check, at, &asked, &input)) {
+            return None;
+        }
+        if tool.care == Care::Looks && (rules == Rules::LeaveOpen || !input.is_plain()) {
             return None;
         }
         let mut once = asked.options.iter().filter(|option| option.kind == PermissionOptionKind::AllowOnce);
@@ -174,7 +152,7 @@ impl OwnTools {
     }
 
     fn titled(&self, title: &str) -> Option<usize> {
-        let name = title.strip_prefix(&self.server)?.strip_prefix('/')?;
+        let name = tool_in(TITLE, &self.server, title)?;
         self.tool(name).filter(|at| self.tools[*at].care != Care::AsksToRun)
     }
 
@@ -186,10 +164,7 @@ impl OwnTools {
 
     /// Says whether a tool may be used with an input and nobody asked beside it: one that only looks not at secrets.
     fn is_open(&self, at: usize, input: Option<&RawValue>) -> bool {
-        if self.tools.get(at).is_none_or(|tool| tool.care != Care::Looks) {
-            return true;
-        }
-        is_plain(input)
+        self.tools.get(at).is_none_or(|tool| tool.care != Care::Looks) || is_plain(input)
     }
 
     fn announced(&self, told: &Call<'_>) -> Option<Announced> {
@@ -219,89 +194,100 @@ impl OwnTools {
         is_still.then_some(was)
     }
 
-    fn by_claude(&self, claude: &Claude, call: &Call<'_>) -> Option<usize> {
-        let server = claude.mcp_server.as_ref()?;
-        if server.name != self.server || server.source != "dynamic" {
-            return None;
+    /// Returns the tool that a request names in one way.
+    fn named(&self, name: &ToolName, asked: &Asked<'_>) -> Option<usize> {
+        match name {
+            ToolName::Text { at, form, tools } => {
+                let tool = self.tool(tool_in(form, &self.server, at.of(asked)?)?)?;
+                tools.contains(&self.tools.get(tool)?.care).then_some(tool)
+            }
+            ToolName::AnnouncedInput => match self.call(&asked.tool_call.tool_call_id)? {
+                Announced::Marked(at) => Some(at),
+                Announced::Titled(_) | Announced::Other { .. } => None,
+            },
         }
-        self.registered(&claude.tool_name).filter(|at| self.is_open(*at, call.raw_input))
     }
 
-    /// Returns the tool that agents register by this name. No tool has two underscores in its name, so none of another server
-    /// can be called so.
-    fn registered(&self, name: &str) -> Option<usize> {
-        self.tool(name.strip_prefix("mcp__")?.strip_prefix(&self.server)?.strip_prefix("__")?)
+    /// Returns what is known of the input of the tool that a request names.
+    fn input_of<'a>(&self, place: &InputAt, at: usize, call: &'a Call<'_>) -> ToolInput<'a> {
+        match place {
+            InputAt::RawInput => call.raw_input.map_or(ToolInput::Unknown, ToolInput::Whole),
+            InputAt::Content => match call.content.as_slice() {
+                [Content { content: Some(Text { text }) }] => ToolInput::of_text(text),
+                _ => ToolInput::Unknown,
+            },
+            InputAt::Announcement => match self.call(&call.tool_call_id) {
+                // Its input was looked at when it was announced.
+                Some(Announced::Marked(marked)) if marked == at => ToolInput::Plain,
+                Some(Announced::Other { is_plain: true }) => ToolInput::Plain,
+                _ => ToolInput::Unknown,
+            },
+        }
     }
 
-    fn by_qwen(&self, name: &str, asked: &Asked<'_>) -> Option<usize> {
-        let at = self.registered(name)?;
-        let tool = self.tools.get(at)?.name;
-        let is_mcp = QWEN_OPTIONS.iter().all(|(id, label)| {
-            asked
-                .options
-                .iter()
-                .any(|option| &*option.option_id.0 == *id && option.name.strip_prefix(label) == Some(tool))
-        });
-        (is_mcp && self.is_open(at, asked.tool_call.raw_input)).then_some(at)
-    }
-
-    fn by_kimi(&self, call: &Call<'_>) -> Option<usize> {
-        let at = self.registered(call.title.as_deref()?)?;
-        let is_bare = call.kind.is_none() && call.raw_input.is_none();
-        let is_open = match self.tools.get(at)?.care {
-            Care::Looks => self.call(&call.tool_call_id) == Some(Announced::Other { is_plain: true }),
-            Care::AsksToWrite | Care::AsksToRun => true,
-        };
-        (is_bare && is_open).then_some(at)
-    }
-
-    fn by_gemini(&self, call: &Call<'_>) -> Option<usize> {
-        let at = self.gemini_title(call).or_else(|| self.gemini_command(call))?;
-        let tool = self.tools.get(at)?;
-        let [Content { content: Some(Text { text }) }] = call.content.as_slice() else { return None };
-        let fits = |names: &[&str]| {
-            !names.is_empty() && names.iter().all(|name| tool.arguments.iter().any(|known| known == name))
-        };
-        let fits_and_is_open = match text.strip_prefix(GEMINI_OMITTED) {
-            // Of a long input only the names are told. What is read is not.
-            Some(names) => {
-                let names: Vec<&str> = names.strip_suffix(']')?.split(", ").collect();
-                tool.care != Care::Looks && fits(&names)
+    fn holds(&self, check: &Check, at: usize, asked: &Asked<'_>, input: &ToolInput<'_>) -> bool {
+        let (Some(tool), call) = (self.tools.get(at), &asked.tool_call) else { return false };
+        match check {
+            Check::ServerSource(source) => {
+                let claude = call.meta.as_ref().and_then(|meta| meta.claude_code.as_ref());
+                let server = claude.and_then(|claude| claude.mcp_server.as_ref());
+                server.is_some_and(|server| server.name == self.server && server.source == *source)
             }
-            None => {
-                let input: BTreeMap<String, IgnoredAny> = serde_json::from_str(text).ok()?;
-                let input_text: &RawValue = serde_json::from_str(text).ok()?;
-                let names: Vec<&str> = input.keys().map(String::as_str).collect();
-                fits(&names) && self.is_open(at, Some(input_text))
+            Check::OptionNames(names) => names.iter().all(|(id, label)| {
+                let mut options = asked.options.iter().filter(|option| &*option.option_id.0 == *id);
+                options.any(|option| option.name.strip_prefix(label) == Some(tool.name))
+            }),
+            Check::Kind(kind) => call.kind == Some(*kind),
+            Check::NoCommand => call.kind.is_some_and(|kind| kind != ToolKind::Execute),
+            Check::Bare => call.kind.is_none() && call.raw_input.is_none(),
+            Check::AnnouncedTitle => self.call(&call.tool_call_id) == Some(Announced::Titled(at)),
+            Check::OnlyArguments => input.names().is_some_and(|names| {
+                !names.is_empty() && names.iter().all(|name| tool.arguments.iter().any(|known| known == name))
+            }),
+        }
+    }
+}
+
+/// What a request tells of the input of a tool.
+enum ToolInput<'a> {
+    /// Nothing.
+    Unknown,
+    /// That no file with secrets is named in it.
+    Plain,
+    /// The names of its arguments.
+    Names(&'a str),
+    /// All of it.
+    Whole(&'a RawValue),
+}
+
+impl<'a> ToolInput<'a> {
+    /// Reads a text that tells it.
+    fn of_text(text: &'a str) -> Self {
+        match text.strip_prefix(OMITTED) {
+            Some(names) => names.strip_suffix(']').map_or(Self::Unknown, Self::Names),
+            None => serde_json::from_str(text).map_or(Self::Unknown, Self::Whole),
+        }
+    }
+
+    /// Says whether it is known to name no file with secrets.
+    fn is_plain(&self) -> bool {
+        match self {
+            Self::Unknown | Self::Names(_) => false,
+            Self::Plain => true,
+            Self::Whole(input) => is_plain(Some(input)),
+        }
+    }
+
+    /// Returns the names of its arguments, if they are known.
+    fn names(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Unknown | Self::Plain => None,
+            Self::Names(names) => Some(names.split(", ").map(str::to_owned).collect()),
+            Self::Whole(input) => {
+                let input: BTreeMap<String, IgnoredAny> = serde_json::from_str(input.get()).ok()?;
+                Some(input.into_keys().collect())
             }
-        };
-        (fits_and_is_open && call.kind == Some(ToolKind::Other)).then_some(at)
-    }
-
-    /// Returns the tool that gemini names in a title. A tool that runs something is titled otherwise.
-    fn gemini_title(&self, call: &Call<'_>) -> Option<usize> {
-        let title = call.title.as_deref()?.strip_suffix(" MCP Server)")?;
-        let at = self.tool(title.strip_suffix(&self.server)?.strip_suffix(" (")?)?;
-        self.tools.get(at).filter(|tool| tool.care != Care::AsksToRun).map(|_| at)
-    }
-
-    /// Returns the tool that runs something, if gemini names it in the id of a call: `mcp_SERVER_TOOL__ID`.
-    fn gemini_command(&self, call: &Call<'_>) -> Option<usize> {
-        let registered = call.tool_call_id.0.strip_prefix("mcp_")?;
-        let (name, id) = registered.strip_prefix(&self.server)?.strip_prefix('_')?.split_once("__")?;
-        // A name that goes on after the first two underscores is that of another tool.
-        let at = self.tool(name).filter(|_| !id.is_empty() && !id.contains("__"))?;
-        self.tools.get(at).filter(|tool| tool.care == Care::AsksToRun).map(|_| at)
-    }
-
-    fn by_title(&self, call: &Call<'_>) -> Option<usize> {
-        let at = self.titled(call.title.as_deref()?)?;
-        let is_announced = self.call(&call.tool_call_id) == Some(Announced::Titled(at));
-        let runs = call.kind.is_none_or(|kind| kind == ToolKind::Execute);
-        let input: BTreeMap<String, IgnoredAny> = serde_json::from_str(call.raw_input?.get()).ok()?;
-        let arguments = &self.tools.get(at)?.arguments;
-        let fits = !input.is_empty() && input.keys().all(|name| arguments.contains(name));
-        (is_announced && !runs && fits && self.is_open(at, call.raw_input)).then_some(at)
+        }
     }
 }
 
@@ -318,31 +304,6 @@ fn params<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
 fn is_plain(input: Option<&RawValue>) -> bool {
     let input: Option<Named> = input.and_then(|input| serde_json::from_str(input.get()).ok());
     input.is_some_and(|input| input.path.is_none_or(|path| protecting(&path, Access::Read).is_empty()))
-}
-
-/// Only about MCP tools gemini asks with these.
-const GEMINI_OPTIONS: [&str; 2] = ["proceed_always_server", "proceed_always_tool"];
-
-/// What gemini tells of an input that is too long to be told.
-const GEMINI_OMITTED: &str = "[Payload omitted due to length with parameters: ";
-
-/// The options of qwen for MCP tools, and what stands in their names before the tool's own.
-const QWEN_OPTIONS: [(&str, &str); 2] = [
-    ("proceed_always_project", "Always Allow in project: "),
-    ("proceed_always_user", "Always Allow for user: "),
-];
-
-/// The options of kimi-code.
-const KIMI_OPTIONS: [&str; 3] = ["approve_once", "approve_always", "reject"];
-
-impl Asked<'_> {
-    fn has_options(&self, ids: &[&str]) -> bool {
-        ids.iter().all(|id| self.options.iter().any(|option| &*option.option_id.0 == *id))
-    }
-
-    fn has_only(&self, ids: &[&str]) -> bool {
-        self.options.iter().map(|option| &*option.option_id.0).eq(ids.iter().copied())
-    }
 }
 
 #[derive(Deserialize)]

@@ -100,6 +100,75 @@ fn with_path(tool: &str, path: Value) -> Value {
     call
 }
 
+/// Returns how the last request of an agent is answered where there are no rules.
+fn answer(lines: &[Value]) -> String {
+    let (mut tools, mut told) = (tools(), String::new());
+    for line in lines.iter().map(Value::to_string) {
+        match fact(&line) {
+            Fact::ToolCall(seen) => tools.told(&seen, line.as_bytes()),
+            Fact::Permission(..) => {
+                let answer = tools.answer(line.as_bytes(), Rules::Off);
+                told = answer.map_or("passes".to_owned(), |once| format!("{} {}", once.tool, once.option));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    told
+}
+
+#[test]
+fn each_version_in_the_table_has_a_recording_that_is_recognised() {
+    let (registered, input) =
+        ("mcp__bowline__edit_text_file", json!({"path": "a.txt", "old_text": "a", "new_text": "b"}));
+    let marked = json!({"server": "bowline", "tool": "edit_text_file", "arguments": input});
+    let execute = "mcp_bowline_execute__mcp_bowline_execute_1794931303165_0";
+    let rows = [
+        (
+            "claude-agent-acp",
+            "0.99.0",
+            vec![ask(claude(registered, "bowline", "dynamic"))],
+            "edit_text_file yes",
+        ),
+        (
+            "qwen",
+            "0.24.4",
+            vec![qwen(registered, "edit_text_file", input.clone())],
+            "edit_text_file proceed_once",
+        ),
+        ("codex-acp", "2.6.0", vec![codex("1", marked, true), codex_asks("1")], "edit_text_file yes"),
+        (
+            "gemini",
+            "0.61.0",
+            vec![gemini("edit_text_file (bowline MCP Server)", "other", &input.to_string())],
+            "edit_text_file proceed_once",
+        ),
+        (
+            "gemini",
+            "0.61.0",
+            vec![gemini_command(execute, "make", r#"{"command":"make"}"#)],
+            "execute proceed_once",
+        ),
+        ("kimi-code", "2.1.0", vec![kimi("1:a", registered)], "edit_text_file approve_once"),
+        (
+            "fast-agent",
+            "0.10.46",
+            fast("1", "bowline/edit_text_file", "edit", input.clone()).to_vec(),
+            "edit_text_file yes",
+        ),
+    ];
+    for (agent, version, lines, expected) in &rows {
+        assert_eq!(answer(lines), *expected, "{agent} {version}");
+    }
+    let mut recorded: Vec<(&str, &str)> =
+        rows.iter().map(|(agent, version, ..)| (*agent, *version)).collect();
+    recorded.dedup();
+    let known: Vec<(&str, &str)> = SHAPES
+        .iter()
+        .flat_map(|shape| shape.versions.iter().map(|version| (shape.agent, *version)))
+        .collect();
+    assert_eq!(recorded, known);
+}
+
 #[test]
 fn a_request_of_claude_is_ours_by_its_server_and_where_that_is_from() {
     let mut without_server = claude("mcp__bowline__edit_text_file", "bowline", "dynamic");

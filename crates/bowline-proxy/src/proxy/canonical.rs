@@ -1,11 +1,12 @@
-//! What does not go on where rules are to be applied to what the agent says.
+//! The agent's lines where rules are to be applied to them: each goes on as the one message that was judged, or not at all.
 
 use std::future::ready;
 
 use bowline_state::failure::Failure;
 use bowline_state::relay::{Method, Route, Seen};
 use bowline_state::schema::v1::{Error, RequestId};
-use bowline_wire::peek::{self, Peek, is_plain, peek};
+use bowline_wire::canonical::canonical;
+use bowline_wire::peek::{self, Peek, peek};
 use bytes::Bytes;
 use serde_json::json;
 
@@ -13,44 +14,44 @@ use super::{AGENT, Core, EDITOR, Held, Kind, Long, OWN_END, refusal, side};
 use crate::between::Deed;
 
 impl Core {
-    /// Says whether a line does not go on, because what it is cannot be said for sure.
-    pub(super) fn is_ambiguous(&self, from: usize, line: &[u8], is_whole: bool) -> bool {
+    /// Returns what is judged and goes on in place of a line, if it is not the line itself. Fails with the reason if nothing
+    /// does.
+    pub(super) fn canonical(
+        &self,
+        from: usize,
+        line: &[u8],
+        is_whole: bool,
+    ) -> Result<Option<Bytes>, &'static str> {
         if !self.settings.strict || from != AGENT {
-            return false;
+            return Ok(None);
         }
-        // Some readers end a line at a lone carriage return.
-        let bare = line.strip_suffix(b"\n").unwrap_or(line);
-        let bare = bare.strip_suffix(b"\r").unwrap_or(bare);
-        if !is_whole || memchr::memchr(b'\r', bare).is_some() {
-            return true;
+        if !is_whole {
+            return Err(TOO_LONG);
         }
-        match peek(line) {
-            // What has no object in it is nothing to anybody, and an answer to nothing asks for nothing. A method that is no
-            // text is a name to some readers.
-            Peek::Other => {
-                let has_method = || memchr::memmem::find(line, b"\"method\"").is_some();
-                memchr::memchr(b'{', line).is_some() && (!is_plain(line) || has_method())
-            }
-            Peek::Request { id, method } => {
-                peek::id(id).is_none() || Method::is_lookalike(&method) || !is_plain(line)
-            }
+        // A line without an object in it is a message to no reader.
+        if memchr::memchr(b'{', line).is_none() {
+            return Ok(None);
+        }
+        let message = canonical(line).ok_or(AMBIGUOUS)?;
+        let can_be_judged = match peek(&message) {
+            Peek::Request { id, method } => peek::id(id).is_some() && !Method::is_lookalike(&method),
             Peek::Notification { method } => {
-                Method::of(&method).is_some_and(Method::is_judged)
-                    || Method::is_lookalike(&method)
-                    || !is_plain(line)
+                !Method::of(&method).is_some_and(Method::is_judged) && !Method::is_lookalike(&method)
             }
-            Peek::Answer { id, .. } => peek::id(id).is_none() || !is_plain(line),
-        }
+            Peek::Answer { id, .. } => peek::id(id).is_some(),
+            // An answer to nothing asks for nothing.
+            Peek::Other => true,
+        };
+        if can_be_judged { Ok(Some(message.into())) } else { Err(AMBIGUOUS) }
     }
 
-    /// Answers such a line, and whoever waits for what it may be.
-    pub(super) fn refuse(&mut self, from: usize, length: usize, is_whole: bool) {
+    /// Answers a line that does not go on, and whoever waits for what it may be.
+    pub(super) fn refuse(&mut self, from: usize, length: usize, is_whole: bool, why: &'static str) {
         self.flush(from);
         let line = self.ends[from].input.take(length);
         if !is_whole {
             self.ends[from].long = Some(Long::Nowhere);
         }
-        let why = if is_whole { AMBIGUOUS } else { TOO_LONG };
         let refused = Error::from(Failure::InvalidRequest { reason: why.to_owned() });
         let id = match peek(&line) {
             Peek::Request { id, .. } => peek::id(id),
