@@ -12,7 +12,7 @@ mod undoing;
 use std::path::PathBuf;
 
 use bowline_state::changes::Change;
-use bowline_state::undo::{Selection, Who};
+use bowline_state::undo::{Direction, Selection, Who};
 use bowline_workspace::workspace::{Changed, Workspace};
 use clap::{Args, ValueEnum};
 
@@ -283,12 +283,12 @@ pub(crate) fn diff(arguments: &DiffArguments) -> Result<(), Ending> {
 
 /// Takes changes back.
 pub(crate) fn undo(arguments: &UndoArguments) -> Result<(), Ending> {
-    undoing::take_back(&arguments.taking, undoing::Way::Undo, arguments.found)
+    undoing::take_back(&arguments.taking, Direction::Undo, arguments.found)
 }
 
 /// Does changes again.
 pub(crate) fn redo(arguments: &RedoArguments) -> Result<(), Ending> {
-    undoing::take_back(&arguments.taking, undoing::Way::Redo, true)
+    undoing::take_back(&arguments.taking, Direction::Redo, true)
 }
 
 /// Names the changes that are meant and that no patch can show.

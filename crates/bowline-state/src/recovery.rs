@@ -5,7 +5,7 @@
 
 /// How a write changes the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum WriteMethod {
     /// The new text goes to a temporary file that changes places with the old one; or, to delete the file, the old one
     /// takes the temporary name.
     Exchange,
@@ -17,7 +17,7 @@ pub enum Way {
 #[derive(Debug, Clone, Copy)]
 pub struct Remains<'a> {
     /// How it was written.
-    pub way: Way,
+    pub method: WriteMethod,
     /// The file before; none if there was none.
     pub before: Option<&'a [u8]>,
     /// The file as it was to be; none if it was to be deleted.
@@ -60,9 +60,9 @@ pub enum Repair {
 /// Judges an interrupted write.
 #[must_use]
 pub fn judge(remains: Remains<'_>) -> (Outcome, Repair) {
-    match remains.way {
-        Way::Exchange => judge_exchange(remains),
-        Way::InPlace => judge_in_place(remains),
+    match remains.method {
+        WriteMethod::Exchange => judge_exchange(remains),
+        WriteMethod::InPlace => judge_in_place(remains),
     }
 }
 
@@ -80,7 +80,7 @@ fn judge_exchange(Remains { before, after, current, temp, .. }: Remains<'_>) -> 
     if current == before && is_new_text {
         return (Outcome::Abandoned, Repair::RemoveTemp);
     }
-    // After it the temporary file has the old text; or a first part of that, if the writer was on its way back because
+    // After it the temporary file has the old text; or a first part of that, if the writer was on its method back because
     // another file of the same group could not be written.
     let is_old_text = before.is_some_and(|before| before.starts_with(temp));
     match (after, current) {

@@ -44,6 +44,35 @@ pub struct Selection {
     pub last: Option<usize>,
 }
 
+/// What is taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Edits are.
+    Undo,
+    /// Undos are.
+    Redo,
+}
+
+impl Direction {
+    /// Returns what it is called.
+    #[must_use]
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Undo => "undo",
+            Self::Redo => "redo",
+        }
+    }
+
+    /// Returns what was done.
+    #[must_use]
+    pub fn participle(self) -> &'static str {
+        match self {
+            Self::Undo => "undone",
+            Self::Redo => "redone",
+        }
+    }
+}
+
 /// Whose changes are meant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Who {

@@ -23,7 +23,7 @@ use bowline_state::ledger::Verdict;
 use bowline_state::lines::Window;
 use bowline_state::observation::RACY_WINDOW_NS;
 use bowline_state::paths::{Access, Protection};
-use bowline_state::undo::{Selection, Who};
+use bowline_state::undo::{Direction, Selection, Who};
 use bowline_workspace::calls::{Call, Calls, Gate};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::observer::ObserverOptions;
@@ -761,7 +761,7 @@ fn what_an_undo_would_do_is_what_it_does_and_looking_does_nothing() {
     project.write("c", "new\n");
     project.put("a", "ONE\n2\n3\nfour\nFIVE\n6\n");
     let show = |selection: &Selection| {
-        let foresight = project.workspace.foresee_undo(selection).unwrap();
+        let foresight = project.workspace.foresee(Direction::Undo, selection).unwrap();
         assert_eq!(foresight.left, []);
         let shown = foresight.files.into_iter().map(|file| {
             let patch = file.patch.unwrap_or_else(|error| format!("! {error}\n"));
@@ -813,10 +813,13 @@ fn what_an_undo_would_do_is_what_it_does_and_looking_does_nothing() {
     assert_eq!(project.get("a"), r"ONE\n2\n3\nfour\nFIVE\n6\n");
     project.workspace.undo(&hunk).unwrap();
     assert_eq!(project.get("a"), r"1\n2\n3\nfour\nFIVE\n6\n");
-    let redo = project.workspace.foresee_redo(&Selection { last: Some(1), ..Selection::default() }).unwrap();
+    let redo = project
+        .workspace
+        .foresee(Direction::Redo, &Selection { last: Some(1), ..Selection::default() })
+        .unwrap();
     assert_eq!(redo.files.len(), 1);
     assert!(matches!(
-        project.workspace.foresee_undo(&of_session("nobody")),
+        project.workspace.foresee(Direction::Undo, &of_session("nobody")),
         Err(FilesError::NothingTo("undo"))
     ));
 }

@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, HashSet};
 
 use bowline_state::changes::{Change, ChangeId, FileState, Source};
 use bowline_state::merge::ConflictHunk;
-use bowline_state::undo::{CannotReverse, Selection, Why};
+use bowline_state::undo::{CannotReverse, Direction, Selection, Why};
 use bowline_workspace::error::FilesError;
 use bowline_workspace::workspace::{Changed, Foresight, Reversed, Workspace};
 use serde_json::{Value, json};
 
 use super::leftovers::Leftovers;
 use super::selecting::Meant;
-use super::undoing::{UndoRequest, Way};
+use super::undoing::UndoRequest;
 use super::{Conflicts, failed, patching};
 use crate::ending::Ending;
 use crate::records::here::Here;
@@ -57,12 +57,16 @@ impl UndoContext<'_> {
 
     /// Says why nothing can be taken back at all.
     pub(super) fn not_begun(&self, error: FilesError) -> Ending {
-        let (way, words) = (self.request.way, &self.meant.words);
+        let (direction, words) = (self.request.direction, &self.meant.words);
         failed(match error {
-            FilesError::NothingTo(_) if way == Way::Redo && self.meant.selection.last.is_some() => {
+            FilesError::NothingTo(_)
+                if direction == Direction::Redo && self.meant.selection.last.is_some() =>
+            {
                 anyhow::anyhow!("there is nothing to redo: nothing is undone")
             }
-            FilesError::NothingTo(_) => anyhow::anyhow!("there is nothing to {} of {words}", way.word()),
+            FilesError::NothingTo(_) => {
+                anyhow::anyhow!("there is nothing to {} of {words}", direction.verb())
+            }
             FilesError::OnlyFound(_) => anyhow::anyhow!(
                 "there is nothing to undo of {words} but what was merely found changed and may be your own work: {}; \
                  --found takes it back",
@@ -81,7 +85,7 @@ impl UndoContext<'_> {
             let is_edit = changed.in_effect && change.reverses.is_empty() && change.origin.session.is_some();
             is_edit && selection.explained && change.is_unexplained() && all.matches(change)
         };
-        if self.request.way == Way::Redo {
+        if self.request.direction == Direction::Redo {
             return BTreeSet::new();
         }
         self.known.iter().filter(is_left).map(|changed| self.here.name(&changed.change.path)).collect()
@@ -89,21 +93,26 @@ impl UndoContext<'_> {
 
     /// Shows what would be done.
     pub(super) fn tell_foresight(&self, foresight: Foresight) -> Result<(), Ending> {
-        let Self { here, workspace, meant, request: UndoRequest { way, json, .. }, .. } = *self;
+        let Self { here, workspace, meant, request: UndoRequest { direction, json, .. }, .. } = *self;
         if json {
             return self.print_foresight(&foresight);
         }
         let look = Look::of_stdout();
         let (mut shown, mut refused) = (String::new(), Vec::new());
         let files = foresight.files.len();
-        note(&format!("{} would be {}, in {}", meant.words, way.done(), count(files, "file", "files")));
+        note(&format!(
+            "{} would be {}, in {}",
+            meant.words,
+            direction.participle(),
+            count(files, "file", "files")
+        ));
         let taken = |change: &Change| foresight.files.iter().any(|file| file.path == change.path);
         let found = self.known.iter().filter(|changed| changed.in_effect).map(|changed| &changed.change);
         let found =
             found.filter(|change| change.source == Source::Observed && meant.selection.matches(change));
         let found: BTreeSet<&str> =
             found.filter(|change| taken(change)).map(|change| here.name(&change.path)).collect();
-        if way == Way::Undo && !found.is_empty() {
+        if direction == Direction::Undo && !found.is_empty() {
             note(&format!("{PERHAPS_YOURS}: {}; --written-only leaves that alone", named(&found)));
         }
         let left = self.found_left();
@@ -119,7 +128,7 @@ impl UndoContext<'_> {
             }
         }
         page(&shown)?;
-        let left = tell_left(here, workspace, way, &foresight.left)?;
+        let left = tell_left(here, workspace, direction, &foresight.left)?;
         self.tell_refused(files, &refused, Partly::Nothing)?;
         left.map_or(Ok(()), Err)
     }
@@ -135,7 +144,7 @@ impl UndoContext<'_> {
         });
         let files: Vec<Value> = files.collect();
         let told = json!({
-            "command": self.request.way.word(),
+            "command": self.request.direction.verb(),
             "workspace": self.here.root,
             "what": self.meant.words,
             "dry_run": true,
@@ -147,7 +156,7 @@ impl UndoContext<'_> {
         let refused = foresight.files.iter().filter(|file| file.patch.is_err()).count();
         match (refused, foresight.left.len()) {
             (0, 0) => Ok(()),
-            _ => Err(failed(anyhow::anyhow!("not all could be {}", self.request.way.done()))),
+            _ => Err(failed(anyhow::anyhow!("not all could be {}", self.request.direction.participle()))),
         }
     }
 
@@ -181,8 +190,11 @@ impl UndoContext<'_> {
             }
         }
         if refused.is_empty() {
-            text =
-                format!("nothing is in conflict: {} can be {}\n", self.meant.words, self.request.way.done());
+            text = format!(
+                "nothing is in conflict: {} can be {}\n",
+                self.meant.words,
+                self.request.direction.participle()
+            );
         } else {
             text.push_str(
                 "\nrun the same command again with one of these instead:\n\
@@ -209,7 +221,7 @@ impl UndoContext<'_> {
         if refused.len() > MAX_LISTED {
             note(&format!("… and {} more", refused.len() - MAX_LISTED));
         }
-        let (word, done) = (self.request.way.word(), self.request.way.done());
+        let (word, done) = (self.request.direction.verb(), self.request.direction.participle());
         let of = format!("{} of {}", refused.len(), count(files, "file", "files"));
         let is_conflict = refused.iter().any(|(_, error)| can_be_resolved(error));
         let hint = if is_conflict && self.request.conflicts.is_none() {
@@ -228,16 +240,17 @@ impl UndoContext<'_> {
 
     /// Says what was done.
     pub(super) fn tell(&self, done: &Done, leftovers: &Leftovers) -> Result<(), Ending> {
-        let Self { here, workspace, meant, request: UndoRequest { way, json, .. }, .. } = *self;
+        let Self { here, workspace, meant, request: UndoRequest { direction, json, .. }, .. } = *self;
         let files = done.files.len();
         let partly = if files == 0 { Partly::Nothing } else { Partly::TheRest };
         if json {
             self.print_done(done, leftovers)?;
-            let left = left_ending(way, done.left.len());
+            let left = left_ending(direction, done.left.len());
             self.tell_refused(files + done.refused.len(), &done.refused, partly)?;
             return left.map_or(Ok(()), Err);
         }
-        let mut text = format!("{} {}, in {}\n", way.done(), meant.words, count(files, "file", "files"));
+        let mut text =
+            format!("{} {}, in {}\n", direction.participle(), meant.words, count(files, "file", "files"));
         let mut sorted: Vec<(String, &Reversed)> =
             done.files.iter().map(|file| (self.name(&file.path), file)).collect();
         sorted.sort_by(|one, other| one.0.cmp(&other.0));
@@ -267,7 +280,7 @@ impl UndoContext<'_> {
         if any_markers {
             text.push_str("edit the files with conflict markers, then save them\n");
         }
-        if files > 0 && way == Way::Undo {
+        if files > 0 && direction == Direction::Undo {
             text.push_str("`bowline redo` brings it back\n");
             if any_found {
                 text.push_str(&format!("{PERHAPS_YOURS}; undo --written-only leaves that alone\n"));
@@ -278,7 +291,7 @@ impl UndoContext<'_> {
             }
         }
         print(&text)?;
-        let left = tell_left(here, workspace, way, &done.left)?;
+        let left = tell_left(here, workspace, direction, &done.left)?;
         self.tell_refused(files + done.refused.len(), &done.refused, partly)?;
         left.map_or(Ok(()), Err)
     }
@@ -299,7 +312,7 @@ impl UndoContext<'_> {
         }
         let refused: Vec<Value> = done.refused.iter().map(|(path, error)| refusal(path, error)).collect();
         let told = json!({
-            "command": self.request.way.word(),
+            "command": self.request.direction.verb(),
             "workspace": self.here.root,
             "what": self.meant.words,
             "dry_run": false,
@@ -364,9 +377,9 @@ impl UndoContext<'_> {
             _ if file.resolved > 0 => "forced, later edits dropped",
             (Some(_), None) => "deleted",
             (None, Some(_)) => "there again",
-            _ if is_as_before => match self.request.way {
-                Way::Undo => "as it was before",
-                Way::Redo => "as it was before the undo",
+            _ if is_as_before => match self.request.direction {
+                Direction::Undo => "as it was before",
+                Direction::Redo => "as it was before the undo",
             },
             _ => "merged with later edits",
         })
@@ -425,7 +438,7 @@ fn named(names: &BTreeSet<&str>) -> String {
 fn tell_left(
     here: &Here,
     workspace: &Workspace,
-    way: Way,
+    direction: Direction,
     left: &[ChangeId],
 ) -> Result<Option<Ending>, Ending> {
     for id in left.iter().take(MAX_LISTED) {
@@ -436,7 +449,7 @@ fn tell_left(
     if left.len() > MAX_LISTED {
         note(&format!("… and {} more", left.len() - MAX_LISTED));
     }
-    Ok(left_ending(way, left.len()))
+    Ok(left_ending(direction, left.len()))
 }
 
 fn not_kept(change: &Change) -> &'static str {
@@ -446,9 +459,9 @@ fn not_kept(change: &Change) -> &'static str {
     }
 }
 
-fn left_ending(way: Way, left: usize) -> Option<Ending> {
+fn left_ending(direction: Direction, left: usize) -> Option<Ending> {
     let count = count(left, "change is left as it was found", "changes are left as they were found");
-    (left > 0).then(|| failed(anyhow::anyhow!("not all could be {}: {count}", way.done())))
+    (left > 0).then(|| failed(anyhow::anyhow!("not all could be {}: {count}", direction.participle())))
 }
 
 /// Says how what was reversed was found on disk, if it was: then another program may have done it.

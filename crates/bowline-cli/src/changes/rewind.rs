@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use bowline_state::changes::{ChangeId, Moment};
-use bowline_state::undo::{Selection, Who};
+use bowline_state::undo::{Direction, Selection, Who};
 use bowline_workspace::clock::iso8601;
 use bowline_workspace::workspace::Changed;
 use clap::Args;
 use serde_json::json;
 
 use super::selecting::Meant;
-use super::undoing::{UndoRequest, Way, perform};
+use super::undoing::{UndoRequest, perform};
 use super::{UndoOptions, Where, failed, history, nothing_yet};
 use crate::ending::Ending;
 use crate::records::here::{Here, Sign};
@@ -111,7 +111,7 @@ pub(crate) fn rewind(arguments: &RewindArguments) -> Result<(), Ending> {
     let undone = steps.iter().filter(|other| other.last >= step.first).count();
     let on = if undone == 1 { "" } else { " and what came after it" };
     let words = format!("{} ({}{on})", count(undone, "turn", "turns"), step.title(&names));
-    let request = UndoRequest { way: Way::Undo, dry_run, keep_going, conflicts, json };
+    let request = UndoRequest { direction: Direction::Undo, dry_run, keep_going, conflicts, json };
     perform(&here, workspace, &Meant { selection, words }, &known, request)
 }
 

@@ -6,11 +6,11 @@ use std::path::Path;
 
 use bowline_state::audit::{Action, By, Entry, Subject};
 use bowline_state::changes::{ChangeId, Reversal, Source};
-use bowline_state::undo::{Resolution, Selection};
+use bowline_state::undo::{Direction, Resolution, Selection};
 use bowline_workspace::audit::AuditLog;
 use bowline_workspace::error::FilesError;
 use bowline_workspace::roots::RootSpec;
-use bowline_workspace::workspace::{Changed, Foresight, Reversed, TakenBack, Workspace};
+use bowline_workspace::workspace::{Changed, Reversed, Workspace};
 
 use super::leftovers::{self, Leftovers};
 use super::report::{Done, Partly, UndoContext, is_conflict, why};
@@ -26,53 +26,10 @@ use bowline_workspace::clock::now;
 /// So many directories beside the workspace's own are opened, to take back what was changed there.
 const MAX_MORE: usize = 32;
 
-/// Which way it goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    Undo,
-    Redo,
-}
-
-impl Way {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Undo => "undo",
-            Self::Redo => "redo",
-        }
-    }
-
-    pub(super) fn done(self) -> &'static str {
-        match self {
-            Self::Undo => "undone",
-            Self::Redo => "redone",
-        }
-    }
-
-    fn purpose(self) -> Purpose {
-        match self {
-            Self::Undo => Purpose::Undo,
-            Self::Redo => Purpose::Redo,
-        }
-    }
-
-    fn foresee(self, workspace: &Workspace, selection: &Selection) -> Result<Foresight, FilesError> {
-        match self {
-            Self::Undo => workspace.foresee_undo(selection),
-            Self::Redo => workspace.foresee_redo(selection),
-        }
-    }
-
-    fn act(
-        self,
-        workspace: &Workspace,
-        selection: &Selection,
-        resolution: Resolution,
-    ) -> Result<TakenBack, FilesError> {
-        let tell = |done, of| progress(self, done, of);
-        match self {
-            Self::Undo => workspace.undo_telling(selection, resolution, &tell),
-            Self::Redo => workspace.redo_telling(selection, resolution, &tell),
-        }
+fn purpose(direction: Direction) -> Purpose {
+    match direction {
+        Direction::Undo => Purpose::Undo,
+        Direction::Redo => Purpose::Redo,
     }
 }
 
@@ -80,21 +37,23 @@ impl Way {
 const MANY: usize = 200;
 
 /// Tells a person at a terminal how many of many files are done, on one line that goes when all are.
-fn progress(way: Way, done: usize, of: usize) {
-    if of < MANY || !std::io::stderr().is_terminal() {
-        return;
-    }
-    if done >= of {
-        write_stderr("\r\x1b[K");
-    } else if done.is_multiple_of(50) {
-        write_stderr(&format!("\r{} {done} of {of} files", way.done()));
+fn progress(direction: Direction) -> impl Fn(usize, usize) {
+    move |done, of| {
+        if of < MANY || !std::io::stderr().is_terminal() {
+            return;
+        }
+        if done >= of {
+            write_stderr("\r\x1b[K");
+        } else if done.is_multiple_of(50) {
+            write_stderr(&format!("\r{} {done} of {of} files", direction.participle()));
+        }
     }
 }
 
 /// How something is taken back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UndoRequest {
-    pub(super) way: Way,
+    pub(super) direction: Direction,
     pub(super) dry_run: bool,
     pub(super) keep_going: bool,
     pub(super) conflicts: Option<Conflicts>,
@@ -103,11 +62,11 @@ pub(super) struct UndoRequest {
 
 /// Takes back what is meant, or shows what that would do. What was merely found on disk is left alone unless `found`, or it is
 /// named by its number.
-pub(super) fn take_back(taking: &Taking, way: Way, found: bool) -> Result<(), Ending> {
+pub(super) fn take_back(taking: &Taking, direction: Direction, found: bool) -> Result<(), Ending> {
     let here = Here::find(taking.selectors.cwd(), Sign::Journal)?;
     if !here.known {
-        let text = nothing_yet(&here, way.word());
-        return Err(failed(anyhow::anyhow!("there is nothing to {}: {text}", way.word())));
+        let text = nothing_yet(&here, direction.verb());
+        return Err(failed(anyhow::anyhow!("there is nothing to {}: {text}", direction.verb())));
     }
     let workspace = here.open(&[])?;
     let known = history(&workspace)?;
@@ -117,8 +76,8 @@ pub(super) fn take_back(taking: &Taking, way: Way, found: bool) -> Result<(), En
         !change.is_pruned() && (change.source != Source::Observed || workspace.keeps(change).unwrap_or(true))
     };
     let names = Names::new(&known, workspace.turn_titles());
-    let meant = taking.selectors.meant(&here, &known, &names, way.purpose(), &taking.hunk, &keeps);
-    let mut meant = meant.map_err(|ending| with_hint(ending, &here, way))?;
+    let meant = taking.selectors.meant(&here, &known, &names, purpose(direction), &taking.hunk, &keeps);
+    let mut meant = meant.map_err(|ending| with_hint(ending, &here, direction))?;
     meant.selection.explained = !found && meant.selection.change.is_none();
     if let Some(one) = &meant.selection.change
         && let Some(hunks) = &one.hunks
@@ -126,7 +85,7 @@ pub(super) fn take_back(taking: &Taking, way: Way, found: bool) -> Result<(), En
         patching::check(&workspace, one.change, hunks)?;
     }
     let UndoOptions { dry_run, keep_going, conflicts, json } = taking.options;
-    perform(&here, workspace, &meant, &known, UndoRequest { way, dry_run, keep_going, conflicts, json })
+    perform(&here, workspace, &meant, &known, UndoRequest { direction, dry_run, keep_going, conflicts, json })
 }
 
 /// Takes back what is selected, and tells what became of it.
@@ -137,12 +96,12 @@ pub(super) fn perform(
     known: &[Changed],
     request: UndoRequest,
 ) -> Result<(), Ending> {
-    let way = request.way;
+    let direction = request.direction;
     let workspace = reaching(here, workspace, known, &meant.selection)?;
     let context = UndoContext { here, workspace: &workspace, meant, known, request };
     if request.dry_run || request.conflicts == Some(Conflicts::Show) {
         let foresight =
-            way.foresee(&workspace, &meant.selection).map_err(|error| context.not_begun(error))?;
+            workspace.foresee(direction, &meant.selection).map_err(|error| context.not_begun(error))?;
         return match request.conflicts {
             Some(_) => context.show_conflicts(&foresight),
             None => context.tell_foresight(foresight),
@@ -153,26 +112,26 @@ pub(super) fn perform(
         Some(Conflicts::Force) => Resolution::Force,
         Some(Conflicts::Show) | None => Resolution::Refuse,
     };
-    let done = match way.act(&workspace, &meant.selection, resolution) {
+    let done = match workspace.take_back(direction, &meant.selection, resolution, &progress(direction)) {
         Ok(done) => Done { files: done.files, left: done.left, refused: Vec::new() },
         Err(error @ (FilesError::NothingTo(_) | FilesError::OnlyFound(_))) => {
-            return Err(with_hint(context.not_begun(error), here, way));
+            return Err(with_hint(context.not_begun(error), here, direction));
         }
         Err(error) if !request.keep_going => return Err(refused(&context, error)),
-        Err(_) => one_by_one(&workspace, way, &meant.selection, resolution)?,
+        Err(_) => one_by_one(&workspace, direction, &meant.selection, resolution)?,
     };
     workspace.tell_kept_texts(|text| note(&text.to_string()));
     record(here, &workspace, &done.files);
-    let leftovers = match way {
-        Way::Undo => leftovers::clear(here, &workspace, &done.files).unwrap_or_default(),
-        Way::Redo => Leftovers::default(),
+    let leftovers = match direction {
+        Direction::Undo => leftovers::clear(here, &workspace, &done.files).unwrap_or_default(),
+        Direction::Redo => Leftovers::default(),
     };
     context.tell(&done, &leftovers)
 }
 
 /// Adds where there are changes, if there are none here.
-fn with_hint(ending: Ending, here: &Here, way: Way) -> Ending {
-    match (ending, elsewhere::hint(here, way.word())) {
+fn with_hint(ending: Ending, here: &Here, direction: Direction) -> Ending {
+    match (ending, elsewhere::hint(here, direction.verb())) {
         (Ending::Failed(error), Some(hint)) => failed(anyhow::anyhow!("{error:#}\n{hint}")),
         (ending, _) => ending,
     }
@@ -229,7 +188,7 @@ fn reaching(
 
 /// Says why nothing was done: of every file that is in the way, not only of the first.
 fn refused(context: &UndoContext<'_>, error: FilesError) -> Ending {
-    let Ok(foresight) = context.request.way.foresee(context.workspace, &context.meant.selection) else {
+    let Ok(foresight) = context.workspace.foresee(context.request.direction, &context.meant.selection) else {
         return failed(error);
     };
     let files = foresight.files.len();
@@ -252,15 +211,15 @@ fn refused(context: &UndoContext<'_>, error: FilesError) -> Ending {
 /// Does the files that can be done.
 fn one_by_one(
     workspace: &Workspace,
-    way: Way,
+    direction: Direction,
     selection: &Selection,
     resolution: Resolution,
 ) -> Result<Done, Ending> {
-    let foresight = way.foresee(workspace, selection).map_err(failed)?;
+    let foresight = workspace.foresee(direction, selection).map_err(failed)?;
     let mut done = Done { left: foresight.left, ..Done::default() };
     for file in foresight.files {
         let of_file = Selection { path: Some(file.path.clone()), ..selection.clone() };
-        match way.act(workspace, &of_file, resolution) {
+        match workspace.take_back(direction, &of_file, resolution, &progress(direction)) {
             Ok(taken) => done.files.extend(taken.files),
             // It was done with the directory that it lies in, which was a file before.
             Err(FilesError::NothingTo(_)) => {}

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 use std::fmt::Write;
 
-/// Rows of `way before after current temp`, with `-` for nothing.
+/// Rows of `method before after current temp`, with `-` for nothing.
 fn check(rows: &str, expected: Expect) {
     let mut text = String::new();
     for row in rows.lines().map(str::trim).filter(|row| !row.is_empty()) {
@@ -14,9 +14,9 @@ fn check(rows: &str, expected: Expect) {
             let word: &str = words[at];
             (word != "-").then(|| word.trim_matches('\'').as_bytes())
         };
-        let way = if words[0] == "exchange" { Way::Exchange } else { Way::InPlace };
+        let method = if words[0] == "exchange" { WriteMethod::Exchange } else { WriteMethod::InPlace };
         let (before, after, current, temp) = (bytes(1), bytes(2), bytes(3), bytes(4));
-        let (outcome, repair) = judge(Remains { way, before, after, current, temp });
+        let (outcome, repair) = judge(Remains { method, before, after, current, temp });
         writeln!(text, "{row} => {outcome:?}, {repair:?}").unwrap();
     }
     expected.assert_eq(&text);
@@ -138,7 +138,7 @@ proptest! {
         before in side(), after in side(), current in side(), temp in side()
     ) {
         let remains = Remains {
-            way: Way::Exchange,
+            method: WriteMethod::Exchange,
             before: before.as_deref(),
             after: after.as_deref(),
             current: current.as_deref(),

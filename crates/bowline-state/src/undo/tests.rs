@@ -21,12 +21,6 @@ struct Journal {
     blobs: BTreeMap<ContentHash, Vec<u8>>,
 }
 
-#[derive(Clone, Copy)]
-enum Way {
-    Undo,
-    Redo,
-}
-
 impl Journal {
     fn keep(&mut self, file: Option<&(Vec<u8>, u32)>) -> Option<FileState> {
         let (bytes, mode) = file?;
@@ -76,13 +70,13 @@ impl Journal {
     }
 
     /// Takes back all that is meant, or nothing. Returns what was taken back.
-    fn take_back(&mut self, way: Way, selection: &Selection) -> Result<Vec<ChangeId>, CannotReverse> {
+    fn take_back(&mut self, way: Direction, selection: &Selection) -> Result<Vec<ChangeId>, CannotReverse> {
         let (ids, hunks) = match way {
-            Way::Undo => {
+            Direction::Undo => {
                 let hunks = selection.change.as_ref().and_then(|change| change.hunks.clone());
                 (to_undo(&self.history, selection), hunks)
             }
-            Way::Redo => (to_redo(&self.history, selection), None),
+            Direction::Redo => (to_redo(&self.history, selection), None),
         };
         let mut by_path: BTreeMap<&str, Vec<Step<'_>>> = BTreeMap::new();
         for id in &ids {
@@ -114,7 +108,7 @@ impl Journal {
         Ok(ids)
     }
 
-    fn all(&mut self, way: Way) -> Result<Vec<ChangeId>, CannotReverse> {
+    fn all(&mut self, way: Direction) -> Result<Vec<ChangeId>, CannotReverse> {
         self.take_back(way, &Selection::default())
     }
 }
@@ -176,8 +170,8 @@ fn check(script: &str, expected: Expect) {
             continue;
         }
         let (way, words) = match line.strip_prefix("undo") {
-            Some(words) => (Way::Undo, words),
-            None => (Way::Redo, line.strip_prefix("redo").unwrap()),
+            Some(words) => (Direction::Undo, words),
+            None => (Direction::Redo, line.strip_prefix("redo").unwrap()),
         };
         write!(out, "{line}:").unwrap();
         match journal.take_back(way, &selection(words)) {
@@ -530,9 +524,9 @@ fn no_hunks_are_nothing() {
     }
     let one =
         |hunks| Selection { change: Some(Reversal { change: ChangeId(2), hunks }), ..Selection::default() };
-    journal.take_back(Way::Undo, &one(Some(vec![]))).unwrap();
+    journal.take_back(Direction::Undo, &one(Some(vec![]))).unwrap();
     assert_eq!(journal.files["a"].1, 0o755);
-    journal.take_back(Way::Undo, &one(None)).unwrap();
+    journal.take_back(Direction::Undo, &one(None)).unwrap();
     assert_eq!(journal.files["a"].1, PLAIN);
 }
 
@@ -567,11 +561,11 @@ fn a_file_that_is_not_text_is_taken_back_only_as_a_whole() {
     journal.change("a", file(b"\x00\x00\x01\n2\n"), agent(2, "t2"), vec![], 2);
     journal.put("a", file(b"\x00\x00\x01\n2\n\n3\n"));
     expect!["cannot take back change 2 of a: the file is not text, so the change can only be taken back whole and before another one"]
-        .assert_eq(&journal.take_back(Way::Undo, &selection("turn 2")).unwrap_err().to_string());
+        .assert_eq(&journal.take_back(Direction::Undo, &selection("turn 2")).unwrap_err().to_string());
     journal.put("a", file(b"\x00\x00\x01\n2\n"));
     expect!["cannot take back change 2 of a: the file is not text, so the change can only be taken back whole and before another one"]
-        .assert_eq(&journal.take_back(Way::Undo, &selection("change 2 hunks 0")).unwrap_err().to_string());
-    journal.take_back(Way::Undo, &selection("turn 2")).unwrap();
+        .assert_eq(&journal.take_back(Direction::Undo, &selection("change 2 hunks 0")).unwrap_err().to_string());
+    journal.take_back(Direction::Undo, &selection("turn 2")).unwrap();
     assert_eq!(journal.files["a"].0, b"\x00\x00\x01\n1\n");
 }
 
@@ -637,18 +631,18 @@ proptest! {
         let turn = selection("turn 2");
         let step = selection("turn 2 last 1");
         for _ in 0..2 {
-            prop_assert_eq!(journal.take_back(Way::Undo, &turn).unwrap(), edits.clone());
+            prop_assert_eq!(journal.take_back(Direction::Undo, &turn).unwrap(), edits.clone());
             prop_assert_eq!(&journal.files, &original);
-            prop_assert_eq!(journal.take_back(Way::Undo, &turn).unwrap(), []);
-            journal.take_back(Way::Redo, &turn).unwrap();
+            prop_assert_eq!(journal.take_back(Direction::Undo, &turn).unwrap(), []);
+            journal.take_back(Direction::Redo, &turn).unwrap();
             prop_assert_eq!(&journal.files, &edited);
-            prop_assert_eq!(journal.take_back(Way::Redo, &turn).unwrap(), []);
+            prop_assert_eq!(journal.take_back(Direction::Redo, &turn).unwrap(), []);
             for state in states.iter().rev().skip(1) {
-                journal.take_back(Way::Undo, &step).unwrap();
+                journal.take_back(Direction::Undo, &step).unwrap();
                 prop_assert_eq!(&journal.files, state);
             }
             for state in states.iter().skip(1) {
-                journal.take_back(Way::Redo, &step).unwrap();
+                journal.take_back(Direction::Redo, &step).unwrap();
                 prop_assert_eq!(&journal.files, state);
             }
         }
@@ -680,12 +674,12 @@ proptest! {
             }
         }
         let before = journal.files.clone();
-        if journal.all(Way::Undo).is_ok() {
+        if journal.all(Direction::Undo).is_ok() {
             let found = String::from_utf8(journal.files["a"].0.clone()).unwrap();
             let mut found: Vec<&str> = found.split_inclusive('\n').collect();
             found.sort_unstable();
             prop_assert_eq!(found, expected.iter().map(String::as_str).collect::<Vec<_>>());
-            journal.all(Way::Redo).unwrap();
+            journal.all(Direction::Redo).unwrap();
         }
         prop_assert_eq!(journal.files, before);
     }
@@ -700,8 +694,8 @@ proptest! {
             let mut meant = selection(&format!("turn {turn}"));
             meant.last = last;
             let (way, undoes) = match step {
-                0 => (Way::Undo, true),
-                1 => (Way::Redo, false),
+                0 => (Direction::Undo, true),
+                1 => (Direction::Redo, false),
                 _ => {
                     // Lines far enough from each other that all changes can be merged.
                     let line = journal.history.len();
@@ -743,7 +737,7 @@ fn later_edits_are_merged_in_the_files_own_encoding() {
     journal.change("a", utf16("one\r\ntwo\r\nthree\r\n"), agent(1, "t1"), vec![], 1);
     journal.change("a", utf16("ONE\r\ntwo\r\nthree\r\n"), agent(2, "t2"), vec![], 2);
     journal.put("a", utf16("ONE\r\ntwo\r\nüser\r\n"));
-    journal.take_back(Way::Undo, &selection("turn 2")).unwrap();
+    journal.take_back(Direction::Undo, &selection("turn 2")).unwrap();
     assert_eq!(Some(journal.files["a"].clone()), utf16("one\r\ntwo\r\nüser\r\n"));
 }
 
@@ -759,7 +753,7 @@ fn ascii_in_between_does_not_change_a_files_encoding() {
     journal.change("a", latin(french), agent(1, "t1"), vec![], 1);
     journal.change("a", latin(ascii), agent(2, "t2"), vec![], 2);
     journal.put("a", latin(&format!("{ascii}more\n")));
-    journal.take_back(Way::Undo, &selection("turn 2")).unwrap();
+    journal.take_back(Direction::Undo, &selection("turn 2")).unwrap();
     assert_eq!(Some(journal.files["a"].clone()), latin(&format!("{french}more\n")));
 }
 
@@ -769,10 +763,10 @@ fn a_hunk_that_is_taken_back_is_not_taken_back_again() {
     let file = |text: &str| Some((text.as_bytes().to_vec(), PLAIN));
     journal.change("a", file("1\n-\n2\n"), agent(1, "t1"), vec![], 1);
     journal.change("a", file("one\n-\ntwo\n"), agent(2, "t2"), vec![], 2);
-    journal.take_back(Way::Undo, &selection("change 2 hunks 0")).unwrap();
+    journal.take_back(Direction::Undo, &selection("change 2 hunks 0")).unwrap();
     assert_eq!(to_undo(&journal.history, &selection("change 2 hunks 0")), []);
     assert_eq!(to_undo(&journal.history, &selection("change 2 hunks 0,1")).len(), 1);
-    journal.take_back(Way::Redo, &selection("change 2 hunks 0")).unwrap();
+    journal.take_back(Direction::Redo, &selection("change 2 hunks 0")).unwrap();
     assert_eq!(to_undo(&journal.history, &selection("change 2 hunks 0")).len(), 1);
 }
 
@@ -784,9 +778,9 @@ fn what_is_taken_back_is_not_in_effect_and_what_takes_it_back_is() {
     journal.change("a", file("2\n"), agent(2, "t2"), vec![], 2);
     let ids = |journal: &Journal| in_effect(&journal.history).iter().map(|id| id.0).collect::<Vec<_>>();
     assert_eq!(ids(&journal), [1, 2]);
-    journal.take_back(Way::Undo, &selection("turn 2")).unwrap();
+    journal.take_back(Direction::Undo, &selection("turn 2")).unwrap();
     assert_eq!(ids(&journal), [1, 3]);
-    journal.take_back(Way::Redo, &selection("turn 2")).unwrap();
+    journal.take_back(Direction::Redo, &selection("turn 2")).unwrap();
     assert_eq!(ids(&journal), [1, 2, 4]);
 }
 
@@ -828,7 +822,7 @@ fn what_agents_did_is_not_what_others_did_beside_them() {
     }
     let agents = Selection { who: Who::Agents, ..Selection::default() };
     assert_eq!(to_undo(&journal.history, &agents), [ChangeId(3), ChangeId(1)]);
-    journal.take_back(Way::Undo, &agents).unwrap();
+    journal.take_back(Direction::Undo, &agents).unwrap();
     assert_eq!(journal.files.keys().collect::<Vec<_>>(), ["f1"]);
     assert_eq!(to_redo(&journal.history, &agents).len(), 2);
 }
@@ -845,7 +839,7 @@ fn what_was_found_changed_is_left_alone_where_only_what_was_written_is_meant() {
     assert_eq!(to_undo(&journal.history, &meant(Some(Source::Written))), [ChangeId(1)]);
     assert_eq!(to_undo(&journal.history, &meant(Some(Source::Observed))), [ChangeId(2)]);
     assert_eq!(to_undo(&journal.history, &meant(None)), [ChangeId(3), ChangeId(2), ChangeId(1)]);
-    journal.take_back(Way::Undo, &meant(Some(Source::Written))).unwrap();
+    journal.take_back(Direction::Undo, &meant(Some(Source::Written))).unwrap();
     assert_eq!(journal.files.keys().collect::<Vec<_>>(), ["f1", "f2"]);
 }
 

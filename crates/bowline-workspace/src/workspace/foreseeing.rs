@@ -1,12 +1,12 @@
 //! What an undo or a redo would do, without doing it.
 
 use bowline_state::changes::{Change, ChangeId};
-use bowline_state::undo::{self, Planned, Selection};
+use bowline_state::undo::{self, Direction, Planned, Selection};
 
 use super::Workspace;
 use super::applying::Current;
 use super::reversal::{ReversalOptions, take_back_all};
-use super::undoing::{Chosen, Kept, Way, at_hand};
+use super::undoing::{Chosen, Kept, at_hand, hunks};
 use crate::error::FilesError;
 use crate::journal::Journal;
 
@@ -31,27 +31,16 @@ pub struct Foresight {
 }
 
 impl Workspace {
-    /// Says what [`Workspace::undo`] would do to each file. By the time that it is done, a file may be another one.
+    /// Says what [`Workspace::undo`] or [`Workspace::redo`] would do to each file. By the time that it is done, a file may be
+    /// another one.
     ///
     /// # Errors
-    /// Fails if there is nothing to undo or the journal cannot be read.
-    pub fn foresee_undo(&self, selection: &Selection) -> Result<Foresight, FilesError> {
-        self.foresee(selection, Way::Undo)
-    }
-
-    /// Says what [`Workspace::redo`] would do to each file.
-    ///
-    /// # Errors
-    /// Fails if there is nothing to redo or the journal cannot be read.
-    pub fn foresee_redo(&self, selection: &Selection) -> Result<Foresight, FilesError> {
-        self.foresee(selection, Way::Redo)
-    }
-
-    fn foresee(&self, selection: &Selection, way: Way) -> Result<Foresight, FilesError> {
+    /// Fails if there is nothing to take back or the journal cannot be read.
+    pub fn foresee(&self, direction: Direction, selection: &Selection) -> Result<Foresight, FilesError> {
         let session = self.session("");
         let writer = self.writer();
-        let Chosen { files, left, selection } = session.chosen(&writer.journal, selection, way)?;
-        let options = ReversalOptions { hunks: way.hunks(&selection), ..ReversalOptions::default() };
+        let Chosen { files, left, selection } = session.chosen(&writer.journal, selection, direction)?;
+        let options = ReversalOptions { hunks: hunks(direction, &selection), ..ReversalOptions::default() };
         let documents = self.documents();
         let mut foreseen = Vec::new();
         let names: Vec<String> = files.keys().cloned().collect();

@@ -6,7 +6,7 @@ use std::fs::File;
 use bowline_state::changes::{Change, ContentHash, FileState};
 use bowline_state::failure::quote;
 use bowline_state::paths::Access;
-use bowline_state::recovery::{self, Remains, Repair, Way, judge};
+use bowline_state::recovery::{self, Remains, Repair, WriteMethod, judge};
 
 use super::applying::steps::{Job, Steps};
 use super::applying::{Bytes, Effect, NewFile, Telling};
@@ -107,9 +107,11 @@ impl Workspace {
         if admitted.canonical() != change.path {
             return None;
         }
-        let (way, temp) = match &pending.manner {
-            Manner::Rename { temp } if replace::is_temp_name(temp) => (Way::Exchange, Some(temp.as_str())),
-            Manner::InPlace => (Way::InPlace, None),
+        let (method, temp) = match &pending.manner {
+            Manner::Rename { temp } if replace::is_temp_name(temp) => {
+                (WriteMethod::Exchange, Some(temp.as_str()))
+            }
+            Manner::InPlace => (WriteMethod::InPlace, None),
             Manner::Rename { .. } | Manner::Found => {
                 return Some(recovery::Outcome::Unknown);
             }
@@ -142,7 +144,7 @@ impl Workspace {
         let bytes = |file: &Option<Contents>| file.as_ref().map(|(_, bytes, _)| bytes.clone());
         let (current_bytes, temp_bytes) = (bytes(&current), bytes(&temp_file));
         let remains = Remains {
-            way,
+            method,
             before: before.bytes(),
             after: after.bytes(),
             current: current_bytes.as_deref(),
@@ -286,7 +288,7 @@ fn contents(place: &Place, name: &str, cap: u64) -> Result<Option<Contents>, Fil
     Ok(Some((file, bytes, writers)))
 }
 
-/// Moves a file that lost its place out of the way. If a program may be writing to it, what it writes is merged later.
+/// Moves a file that lost its place out of the method. If a program may be writing to it, what it writes is merged later.
 fn displace(place: &Place, temp: &str, bytes: Option<&[u8]>, to: DisplacedFiles<'_>, calls: &Calls) -> bool {
     if let (Ok(file), Some(bytes)) = (place.open(temp), bytes) {
         let waited = writers::wait(&file, Purpose::Write);

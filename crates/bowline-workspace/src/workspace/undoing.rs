@@ -7,7 +7,7 @@ use bowline_state::changes::{Change, ChangeId, ContentHash, FileState, Moment, O
 use bowline_state::ledger::Rejected;
 use bowline_state::paths::Access;
 use bowline_state::text;
-use bowline_state::undo::{self, CannotReverse, Planned, Resolution, Selection, Why};
+use bowline_state::undo::{self, CannotReverse, Direction, Planned, Resolution, Selection, Why};
 
 use indexmap::IndexMap;
 
@@ -51,25 +51,10 @@ pub struct TakenBack {
     pub left: Vec<ChangeId>,
 }
 
-/// Which way changes are taken back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Edits are.
-    Undo,
-    /// Undos are.
-    Redo,
-}
-
-impl Way {
-    fn word(self) -> &'static str {
-        if self == Self::Undo { "undo" } else { "redo" }
-    }
-
-    /// Returns the hunks that are meant. An undo of hunks is redone whole.
-    pub(super) fn hunks(self, selection: &Selection) -> Option<&[usize]> {
-        let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_deref());
-        hunks.filter(|_| self == Self::Undo)
-    }
+/// Returns the hunks that are meant. An undo of hunks is redone whole.
+pub(super) fn hunks(direction: Direction, selection: &Selection) -> Option<&[usize]> {
+    let hunks = selection.change.as_ref().and_then(|one| one.hunks.as_deref());
+    hunks.filter(|_| direction == Direction::Undo)
 }
 
 /// What is to be taken back.
@@ -124,30 +109,18 @@ impl Workspace {
         self.session("").undo(selection, &Origin::default())
     }
 
-    /// Does so, resolves conflicts, and tells how many of how many files are done.
+    /// Takes back changes or undos for the user, resolves conflicts, and tells how many of how many files are done.
     ///
     /// # Errors
     /// As [`Session::undo`].
-    pub fn undo_telling(
+    pub fn take_back(
         &self,
+        direction: Direction,
         selection: &Selection,
         resolution: Resolution,
         tell: &dyn Fn(usize, usize),
     ) -> Result<TakenBack, FilesError> {
-        self.session("").take_back(selection, &Origin::default(), Way::Undo, resolution, Telling(Some(tell)))
-    }
-
-    /// Takes back undos for the user, resolves conflicts, and tells how many of how many files are done.
-    ///
-    /// # Errors
-    /// As [`Session::redo`].
-    pub fn redo_telling(
-        &self,
-        selection: &Selection,
-        resolution: Resolution,
-        tell: &dyn Fn(usize, usize),
-    ) -> Result<TakenBack, FilesError> {
-        self.session("").take_back(selection, &Origin::default(), Way::Redo, resolution, Telling(Some(tell)))
+        self.session("").take_back(selection, &Origin::default(), direction, resolution, Telling(Some(tell)))
     }
 
     /// Takes back undos for the user, as [`Session::redo`] does, below the workspace's own roots.
@@ -165,7 +138,7 @@ impl Session {
     /// # Errors
     /// Returns why none was taken back, for instance that later edits touch the same lines.
     pub fn undo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
-        self.take_back(selection, origin, Way::Undo, Resolution::Refuse, Telling(None))
+        self.take_back(selection, origin, Direction::Undo, Resolution::Refuse, Telling(None))
     }
 
     /// Takes back undos of the changes that are meant.
@@ -173,14 +146,14 @@ impl Session {
     /// # Errors
     /// As [`Session::undo`].
     pub fn redo(&self, selection: &Selection, origin: &Origin) -> Result<TakenBack, FilesError> {
-        self.take_back(selection, origin, Way::Redo, Resolution::Refuse, Telling(None))
+        self.take_back(selection, origin, Direction::Redo, Resolution::Refuse, Telling(None))
     }
 
     fn take_back(
         &self,
         selection: &Selection,
         origin: &Origin,
-        way: Way,
+        direction: Direction,
         resolution: Resolution,
         tell: Telling<'_>,
     ) -> Result<TakenBack, FilesError> {
@@ -188,9 +161,10 @@ impl Session {
         let mut writer = workspace.writer();
         workspace.recover_interrupted(&mut writer, &self.roots)?;
         let _lock = writer.journal.lock()?;
-        let Chosen { files: mut by_file, left, selection } = self.chosen(&writer.journal, selection, way)?;
-        let options = ReversalOptions { hunks: way.hunks(&selection), resolution };
-        let meant = Meant { what: way.word(), options, origin, at: now(), tell };
+        let Chosen { files: mut by_file, left, selection } =
+            self.chosen(&writer.journal, selection, direction)?;
+        let options = ReversalOptions { hunks: hunks(direction, &selection), resolution };
+        let meant = Meant { what: direction.verb(), options, origin, at: now(), tell };
         let mut files = self.make_room(&mut writer, &by_file, &meant)?;
         files.iter().for_each(|cleared| _ = by_file.shift_remove(&cleared.path));
         match self.take_back_files(&mut writer, &by_file, &meant) {
@@ -254,22 +228,22 @@ impl Session {
         &self,
         journal: &Journal,
         selection: &Selection,
-        way: Way,
+        direction: Direction,
     ) -> Result<Chosen, FilesError> {
         let entries = journal.changes(&Filter::default())?;
         let history: Vec<Change> = entries.into_iter().map(|entry| entry.change).collect();
         let selection = by_own_name(selection, &history, &self.roots);
-        let chosen = match way {
-            Way::Undo => undo::to_undo(&history, &selection),
-            Way::Redo => undo::to_redo(&history, &selection),
+        let chosen = match direction {
+            Direction::Undo => undo::to_undo(&history, &selection),
+            Direction::Redo => undo::to_redo(&history, &selection),
         };
         if chosen.is_empty() {
             let all = Selection { explained: false, ..selection };
-            let found = if way == Way::Undo { undo::to_undo(&history, &all) } else { Vec::new() };
+            let found = if direction == Direction::Undo { undo::to_undo(&history, &all) } else { Vec::new() };
             let of_found = history.iter().filter(|change| found.contains(&change.id));
             let files: HashSet<&str> = of_found.map(|change| change.path.as_str()).collect();
             let only_found = (!files.is_empty()).then_some(FilesError::OnlyFound(files.len()));
-            return Err(only_found.unwrap_or(FilesError::NothingTo(way.word())));
+            return Err(only_found.unwrap_or(FilesError::NothingTo(direction.verb())));
         }
         let mut by_id: HashMap<ChangeId, Change> =
             history.into_iter().map(|change| (change.id, change)).collect();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fs;
 
 use bowline_state::changes::Origin;
-use bowline_state::undo::{Resolution, Selection};
+use bowline_state::undo::{Direction, Resolution, Selection};
 
 use crate::workspace::fixture::Project;
 
@@ -45,7 +45,7 @@ fn a_file_that_became_a_directory_comes_back_and_goes_again() {
     let after = ["x/", "x/a=a", "x/deep/", "x/deep/b=b", "y=changed"];
     assert_eq!(tree(&project), after);
     let turn = Selection::turn("s", 1);
-    let foreseen = project.workspace.foresee_undo(&turn).unwrap();
+    let foreseen = project.workspace.foresee(Direction::Undo, &turn).unwrap();
     assert!(foreseen.files.iter().all(|file| file.patch.is_ok()));
     let back = project.workspace.undo(&turn).unwrap();
     assert_eq!((back.files.len(), back.left.len()), (4, 0));
@@ -101,14 +101,14 @@ fn who_takes_back_many_files_is_told_how_far_it_is() {
     let told = RefCell::new(Vec::new());
     project
         .workspace
-        .undo_telling(&Selection::turn("s", 1), Resolution::Refuse, &|done, of| {
+        .take_back(Direction::Undo, &Selection::turn("s", 1), Resolution::Refuse, &|done, of| {
             told.borrow_mut().push((done, of))
         })
         .unwrap();
     assert_eq!(told.take(), [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]);
     project
         .workspace
-        .redo_telling(&Selection::turn("s", 1), Resolution::Refuse, &|done, of| {
+        .take_back(Direction::Redo, &Selection::turn("s", 1), Resolution::Refuse, &|done, of| {
             told.borrow_mut().push((done, of))
         })
         .unwrap();
