@@ -1,4 +1,4 @@
-//! Every command that the README shows, run as it stands there.
+//! Every command that the README and the guides show, run as it stands there.
 
 use std::process::Command;
 
@@ -8,13 +8,21 @@ use crate::programs::{root, run, transcript};
 const COMMANDS: &[(&str, Shows)] = &[
     ("cargo run --release -- demo", Shows::ChecksHold),
     ("cargo install --locked --path crates/bowline-cli", Shows::Success),
-    ("cargo run --release -- --help", Shows::Usage),
-    ("cargo run --release -- run --model offline \"list\"", Shows::Listing),
-    ("cargo run --release -- trace --help", Shows::Usage),
-    ("cargo run --release -- undo --help", Shows::Usage),
-    ("cargo run --release -- proxy --help", Shows::Usage),
-    ("cargo run --release -- setup zed", Shows::Configuration),
-    ("cargo run --release -- agent --help", Shows::Usage),
+    ("bowline run --model offline \"list\"", Shows::Listing),
+    ("bowline run --model offline --format result \"list\"", Shows::Result),
+    ("bowline changes", Shows::Success),
+    ("bowline doctor", Shows::NextSteps),
+    ("bowline doctor --all", Shows::Machine),
+    ("bowline setup zed", Shows::Zed),
+    ("bowline setup neovim", Shows::Neovim),
+    ("bowline policy", Shows::Rules),
+    ("bowline policy explain execute \"cargo test\"", Shows::Ruling),
+    ("bowline audit verify", Shows::Success),
+    ("bowline undo --help", Shows::Usage),
+    ("bowline agent --help", Shows::Usage),
+    ("bowline mcp --help", Shows::Usage),
+    ("bowline proxy --help", Shows::Usage),
+    ("bowline trace --help", Shows::Usage),
     ("cargo build --workspace --examples", Shows::Success),
     ("target/debug/examples/client target/debug/examples/agent", Shows::EndOfTurn),
     ("target/debug/examples/workspace", Shows::Undone),
@@ -28,15 +36,23 @@ enum Shows {
     ChecksHold,
     Usage,
     Success,
+    Listing,
+    Result,
+    NextSteps,
+    Machine,
+    Zed,
+    Neovim,
+    Rules,
+    Ruling,
     EndOfTurn,
     Undone,
-    Listing,
-    Configuration,
 }
 
 #[test]
-fn every_command_of_the_readme_works() {
+fn every_command_of_the_documentation_works() {
     let home = tempfile::tempdir().unwrap();
+    let installed = home.path().join("installed");
+    let path = std::env::var("PATH").unwrap();
     for (command, shows) in COMMANDS {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).current_dir(root());
@@ -44,17 +60,25 @@ fn every_command_of_the_readme_works() {
         for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
             shell.env(name, home.path().join(name));
         }
-        shell.env("CARGO_INSTALL_ROOT", home.path().join("installed"));
+        shell
+            .env("CARGO_INSTALL_ROOT", &installed)
+            .env("PATH", format!("{}/bin:{path}", installed.display()));
         let output = run(&mut shell);
         let text = transcript(&output);
         let sign = match shows {
             Shows::ChecksHold => "checks hold.",
             Shows::Usage => "Usage:",
             Shows::Success => "exit status: 0",
+            Shows::Listing => "ARCHITECTURE.md",
+            Shows::Result => "\"stop_reason\"",
+            Shows::NextSteps => "Next",
+            Shows::Machine => "This machine",
+            Shows::Zed => "agent_servers",
+            Shows::Neovim => "codecompanion",
+            Shows::Rules => "preset",
+            Shows::Ruling => "cargo test",
             Shows::EndOfTurn => "EndTurn",
             Shows::Undone => "undone, the file has",
-            Shows::Listing => "ARCHITECTURE.md",
-            Shows::Configuration => "agent_servers",
         };
         assert!(output.status.success() && text.contains(sign), "{command}\n{text}");
     }

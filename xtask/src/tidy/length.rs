@@ -3,12 +3,12 @@
 use super::{Finding, Repo};
 
 /// How many lines of production code a file may have.
-const MOST: usize = 500;
+const MOST: usize = 900;
 
 /// Longer files that are one subject all the same: the path and why.
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
-/// No file has more than 500 lines outside of its tests, unless it is named in the list of exceptions.
+/// No file has more than 900 lines outside of its tests, unless it is named in the list of exceptions.
 pub fn files_stay_short(repo: &Repo) -> Vec<Finding> {
     check(repo, EXCEPTIONS)
 }
@@ -58,10 +58,10 @@ mod tests {
     #[test]
     fn only_production_lines_count() {
         check_lengths(
-            &[("src/a.rs", MOST, 400), ("src/b.rs", MOST + 1, 0), ("src/b/tests.rs", 900, 0)],
+            &[("src/a.rs", MOST, 400), ("src/b.rs", MOST + 1, 0), ("src/b/tests.rs", MOST + 1, 0)],
             &[],
             expect![[
-                "src/b.rs:501: 501 production lines, at most 500: split it by subject, or name it in xtask/src/tidy/length.rs"
+                "src/b.rs:901: 901 production lines, at most 900: split it by subject, or name it in xtask/src/tidy/length.rs"
             ]],
         );
     }
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn an_exception_is_for_a_file_that_needs_it() {
         check_lengths(
-            &[("src/a.rs", 600, 0), ("src/b.rs", 20, 0)],
+            &[("src/a.rs", MOST + 100, 0), ("src/b.rs", 20, 0)],
             &[("src/a.rs", "a table"), ("src/b.rs", "was long"), ("src/c.rs", "is gone")],
             expect![[r#"
                 src/b.rs:1: needs no exception any more: remove it in xtask/src/tidy/length.rs

@@ -1,46 +1,46 @@
-//! Every command in the README is run by a test.
+//! Every command in the README and in the guides below `docs` is run by a test.
 //!
-//! The README's shell blocks are held against the array `COMMANDS` in `tests/e2e/readme.rs`, whose strings are the
+//! Their shell blocks are held against the array `COMMANDS` in `tests/e2e/readme.rs`, whose strings are the
 //! commands that its test runs. Both must say the same, so neither a new command nor a removed one goes unnoticed.
 
 use super::mask::mask;
 use super::{Finding, Repo};
 
 const README: &str = "README.md";
+const GUIDES: &str = "docs/";
 const RUNNER: &str = "tests/e2e/readme.rs";
 
 /// Commands that a test cannot run inside itself, and what runs them instead.
 const RUN_ELSEWHERE: &[(&str, &str)] = &[("cargo xtask test", "it is what runs the tests; .ci/run calls it")];
 
-/// The README's shell commands are those that `tests/e2e/readme.rs` runs.
+/// The shell commands of the README and the guides are those that `tests/e2e/readme.rs` runs.
 pub fn readme_commands_are_tested(repo: &Repo) -> Vec<Finding> {
-    let Some(readme) = repo.tree.file(README) else {
+    if repo.tree.file(README).is_none() {
         return vec![Finding::new(README, 1, "is missing: write it")];
-    };
+    }
     let runner = repo.tree.file(RUNNER).map_or("", |file| file.text.as_str());
-    let Blocks { commands, unnamed } = blocks(&readme.text);
     let tested = tested_commands(runner);
-    let mut findings: Vec<Finding> = unnamed
-        .into_iter()
-        .map(|line| Finding::new(README, line, "name the language of this block: `sh`, `console`, `text`, …"))
-        .collect();
-    for (line, command) in &commands {
-        let elsewhere = RUN_ELSEWHERE.iter().any(|(known, _)| known == command);
-        if !elsewhere && !tested.iter().any(|(_, tested)| tested == command) {
-            findings.push(Finding::new(
-                README,
-                *line,
-                format!("no test runs `{command}`: add it to `COMMANDS` in {RUNNER}"),
-            ));
+    let is_page = |path: &str| path == README || (path.starts_with(GUIDES) && path.ends_with(".md"));
+    let mut findings = Vec::new();
+    let mut shown = Vec::new();
+    for page in repo.tree.files.iter().filter(|file| is_page(&file.path)) {
+        let Blocks { commands, unnamed } = blocks(&page.text);
+        findings.extend(unnamed.into_iter().map(|line| {
+            Finding::new(&page.path, line, "name the language of this block: `sh`, `console`, `text`, …")
+        }));
+        for (line, command) in commands {
+            let elsewhere = RUN_ELSEWHERE.iter().any(|(known, _)| *known == command);
+            if !elsewhere && !tested.iter().any(|(_, tested)| *tested == command) {
+                let told = format!("no test runs `{command}`: add it to `COMMANDS` in {RUNNER}");
+                findings.push(Finding::new(&page.path, line, told));
+            }
+            shown.push(command);
         }
     }
     for (line, command) in tested {
-        if !commands.iter().any(|(_, shown)| *shown == command) {
-            findings.push(Finding::new(
-                RUNNER,
-                line,
-                format!("`{command}` is not in {README}: remove it here or show it there"),
-            ));
+        if !shown.contains(&command) {
+            let told = format!("`{command}` is not in {README} or {GUIDES}: remove it here or show it there");
+            findings.push(Finding::new(RUNNER, line, told));
         }
     }
     findings
@@ -164,7 +164,7 @@ const COMMANDS: [&str; 1] = [
 "#,
             readme_commands_are_tested,
             expect![
-                "tests/e2e/readme.rs:3: `bowline demo` is not in README.md: remove it here or show it there"
+                "tests/e2e/readme.rs:3: `bowline demo` is not in README.md or docs/: remove it here or show it there"
             ],
         );
     }
