@@ -13,8 +13,9 @@ use bowline_workspace::terminals::{Asked, TerminalError};
 use expect_test::expect;
 use serde_json::json;
 use test_support::lab::Puppet;
+use tokio::sync::Notify;
 
-use super::stage::{Actor, Stage, check};
+use super::stage::{Actor, Stage, check, reply};
 
 fn full() -> Stage {
     Stage::with(|settings| settings.preset = Some(Preset::Full))
@@ -395,8 +396,14 @@ async fn a_turn_goes_on_beside_the_first_look_and_a_command_waits_for_it() {
     // More than are looked at before progress is told for the first time.
     const FILES: usize = 1500;
     let stage = Stage::with(|settings| {
-        settings.preset = Some(Preset::Full);
+        settings.preset = Some(Preset::AcceptEdits);
         settings.writes_here_only = true;
+    });
+    let asked = Arc::new(Notify::new());
+    let answering = asked.clone();
+    stage.lab.desk.answer(move |_| {
+        answering.notify_one();
+        reply("yes")
     });
     for number in 0..FILES {
         stage.lab.put(&format!("many/{number}"), "before\n").unwrap();
@@ -429,10 +436,8 @@ async fn a_turn_goes_on_beside_the_first_look_and_a_command_waits_for_it() {
     "#]]
     .assert_eq(&stage.text());
     let (turn, ()) = tokio::join!(session.prompt_text("go"), async {
-        // It is the command that waits: its permission was recorded.
-        while !stage.log().contains("terminal_create") {
-            tokio::task::yield_now().await;
-        }
+        // From here on nothing but the first look keeps the command from running.
+        asked.notified().await;
         let started = stage.lab.desk.shown().iter().any(|event| event.starts_with("TerminalStarted"));
         assert!(!started, "the command ran before the first look was over");
         drop(release);

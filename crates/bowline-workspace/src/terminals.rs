@@ -65,6 +65,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Settings {
     /// The program that owns a command's processes.
     pub supervisor: Supervisor,
+    /// How long a supervisor that has nothing to do waits for the next command before it ends.
+    pub supervisor_patience: Duration,
     /// The environment of the user, of which a command gets a part.
     pub inherited: BTreeMap<String, String>,
     /// What a command gets of it beside what every command does, by name or as `PREFIX_*`.
@@ -104,6 +106,7 @@ impl Settings {
     pub fn new(supervisor: Supervisor) -> Self {
         Self {
             supervisor,
+            supervisor_patience: Duration::from_secs(30),
             inherited: BTreeMap::new(),
             allows: Vec::new(),
             limits: Limits::default(),

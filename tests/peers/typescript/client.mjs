@@ -12,7 +12,7 @@ import * as acp from "@agentclientprotocol/sdk";
 const BENCH = "/bench/";
 const BENCH_LINE = '        if let Some(value) = map.get("key") { out.push(value); }\n';
 const CHUNKS_KEPT = 50;
-const SHUTDOWN_MILLISECONDS = 10_000;
+const SHUTDOWN_MILLISECONDS = 120_000;
 const { agent: agentMethods, client: clientMethods } = acp.methods;
 
 const benchTexts = new Map();

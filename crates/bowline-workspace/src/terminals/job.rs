@@ -179,7 +179,6 @@ impl Orders {
         };
         let rest = self.buffer.split_off(end);
         let line = std::mem::replace(&mut self.buffer, rest);
-        let descriptors = std::mem::take(&mut self.descriptors);
         if line == KEEP.as_bytes() {
             return Ok(Some(Order::Keep));
         }
@@ -187,6 +186,8 @@ impl Orders {
             return Ok(Some(Order::Kill));
         }
         let job = serde_json::from_slice(&line)?;
+        // Another order may have come in one piece with a job and its descriptors.
+        let descriptors = std::mem::take(&mut self.descriptors);
         let missing = || io::Error::other("the job came without its descriptors");
         let descriptors = Descriptors::received(descriptors).ok_or_else(missing)?;
         Ok(Some(Order::Run(Box::new((job, descriptors)))))
@@ -263,5 +264,45 @@ pub(super) fn argv(invocation: &Invocation, shell: &str) -> Vec<String> {
     match invocation {
         Invocation::Argv(argv) => argv.clone(),
         Invocation::Shell(line) => vec![shell.to_owned(), "-c".to_owned(), line.clone()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, Write as _};
+
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+    use super::*;
+
+    #[test]
+    fn an_order_before_a_job_leaves_it_its_descriptors() {
+        let (mut host, channel) = UnixStream::pair().unwrap();
+        let job = Job {
+            argv: vec!["true".to_owned()],
+            env: Vec::new(),
+            pty: None,
+            input: Input::Null,
+            limits: ResourceLimits::default(),
+            confinement: None,
+            scratch: None,
+            grace: Duration::ZERO,
+        };
+        let mut line = serde_json::to_vec(&job).unwrap();
+        line.push(b'\n');
+        // Both wait when the supervisor looks.
+        host.write_all(KILL.as_bytes()).unwrap();
+        let (one, other) = UnixStream::pair().unwrap();
+        let fds = [one.as_fd(), other.as_fd(), one.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
+        sendmsg(&host, &[IoSlice::new(&line)], &mut ancillary, SendFlags::empty()).unwrap();
+        let mut orders = Orders::new(channel);
+        assert!(matches!(orders.next().unwrap(), Some(Order::Kill)));
+        let Some(Order::Run(run)) = orders.next().unwrap() else { panic!("it is a job") };
+        assert_eq!(run.0.argv, ["true"]);
+        drop(host);
+        assert!(orders.next().unwrap().is_none());
     }
 }

@@ -74,7 +74,7 @@ impl State {
 
 impl Registry {
     pub(super) fn new(session: Session, settings: Settings) -> Self {
-        let pool = Arc::new(SupervisorPool::new(settings.supervisor.clone()));
+        let pool = Arc::new(SupervisorPool::new(settings.supervisor.clone(), settings.supervisor_patience));
         Self { session, settings, pool, created: AtomicU64::new(0), state: Mutex::default() }
     }
 

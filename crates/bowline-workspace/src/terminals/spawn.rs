@@ -6,7 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::fstat;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -14,6 +15,7 @@ use rustix::process::Pid;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Interest, Lines};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep};
 
 use super::error::TerminalError;
 use super::job::{Descriptors, Job, KEEP, KILL, MAX_DESCRIPTORS, Report};
@@ -144,13 +146,21 @@ fn send(control: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> i
 #[derive(Debug)]
 pub(super) struct SupervisorPool {
     supervisor: Supervisor,
-    // None when the session has ended.
-    idle: Mutex<Option<Vec<SupervisorProcess>>>,
+    // How long one waits for the next command.
+    patience: Duration,
+    // Oldest first. None when the session has ended.
+    idle: Mutex<Option<Vec<IdleSupervisor>>>,
+}
+
+#[derive(Debug)]
+struct IdleSupervisor {
+    process: SupervisorProcess,
+    since: Instant,
 }
 
 impl SupervisorPool {
-    pub(super) fn new(supervisor: Supervisor) -> Self {
-        Self { supervisor, idle: Mutex::new(Some(Vec::new())) }
+    pub(super) fn new(supervisor: Supervisor, patience: Duration) -> Self {
+        Self { supervisor, patience, idle: Mutex::new(Some(Vec::new())) }
     }
 
     /// Returns a supervisor that waits for a command, or starts one.
@@ -168,24 +178,44 @@ impl SupervisorPool {
         SupervisorProcess::start(&self.supervisor)
     }
 
-    /// Takes back a supervisor that has nothing to do, or returns it if there are enough.
-    pub(super) fn give_back(&self, process: SupervisorProcess) -> Option<SupervisorProcess> {
-        match &mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner) {
+    /// Takes back a supervisor that has nothing to do, or returns it if there are enough. It ends if it waits too long.
+    pub(super) fn give_back(self: &Arc<Self>, process: SupervisorProcess) -> Option<SupervisorProcess> {
+        match &mut *self.idle() {
             Some(idle) if idle.len() < MAX_IDLE => {
-                idle.push(process);
-                None
+                idle.push(IdleSupervisor { process, since: Instant::now() });
             }
-            _ => Some(process),
+            _ => return Some(process),
         }
+        let (pool, patience) = (Arc::downgrade(self), self.patience);
+        tokio::spawn(async move {
+            sleep(patience).await;
+            let expired = pool.upgrade().map(|pool| pool.take_expired()).unwrap_or_default();
+            for process in expired {
+                process.end().await;
+            }
+        });
+        None
     }
 
     /// Takes none back any more, and returns those that were waiting.
     pub(super) fn close(&self) -> Vec<SupervisorProcess> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+        let idle = self.idle().take().unwrap_or_default();
+        idle.into_iter().map(|idle| idle.process).collect()
+    }
+
+    fn take_expired(&self) -> Vec<SupervisorProcess> {
+        let mut guard = self.idle();
+        let Some(idle) = &mut *guard else { return Vec::new() };
+        let is_expired = |idle: &mut IdleSupervisor| idle.since.elapsed() >= self.patience;
+        idle.extract_if(.., is_expired).map(|idle| idle.process).collect()
     }
 
     fn pop(&self) -> Option<SupervisorProcess> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.pop()
+        self.idle().as_mut()?.pop().map(|idle| idle.process)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Option<Vec<IdleSupervisor>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bowline_workspace::terminals::{Asked, Settings, Size};
 
@@ -278,6 +278,16 @@ async fn a_supervisor_runs_one_command_after_another() {
     // Its working directory is nobody's by then.
     let cwd = fs::read_link(format!("/proc/{}/cwd", first.trim())).unwrap();
     assert_eq!(cwd, Path::new("/"));
+}
+
+#[tokio::test]
+async fn a_supervisor_that_has_nothing_to_do_ends() {
+    let lab = Lab::with(|settings| settings.supervisor_patience = Duration::from_millis(1));
+    let pids = lab.run("echo $PPID; cut -d' ' -f4 /proc/$PPID/stat").await.text;
+    for pid in pids.lines() {
+        process_ends(pid).await;
+    }
+    assert_eq!(lab.run("echo again").await.text, "again\n");
 }
 
 #[tokio::test]
