@@ -37,7 +37,7 @@ from acp.schema import (
 BENCH = "/bench/"
 BENCH_LINE = '        if let Some(value) = map.get("key") { out.push(value); }\n'
 CHUNKS_KEPT = 50
-SHUTDOWN_SECONDS = 10
+SHUTDOWN_SECONDS = 120
 
 
 class PeerClient(Client):
