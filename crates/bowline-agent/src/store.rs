@@ -178,16 +178,16 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Takes a session that is kept, and returns what is kept of it.
     ///
     /// # Errors
-    /// Fails if there is none of that id, if somebody else holds it, or if it cannot be read.
+    /// Fails if there is none of that id, if another process holds it, or if it cannot be read.
     fn claim(&self, id: &SessionId) -> StoreFuture<'_, (Box<dyn SessionLease>, Stored)>;
 
-    /// Begins a session with what another one has so far, whoever holds that one, and holds it.
+    /// Begins a session with what another one has so far, held or not, and holds it.
     ///
     /// # Errors
     /// Fails if there is no session to begin from, if there is one of the new id, or if it cannot be kept.
     fn fork(&self, from: &SessionId, meta: Meta) -> StoreFuture<'_, (Box<dyn SessionLease>, Stored)>;
 
-    /// Returns what is kept of a session, whoever holds it.
+    /// Returns what is kept of a session, held or not.
     ///
     /// # Errors
     /// Fails if there is none of that id, or if it cannot be read.
@@ -202,11 +202,11 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Removes a session. It does not matter if there is none.
     ///
     /// # Errors
-    /// Fails if somebody holds it, this process included, or if it cannot be removed.
+    /// Fails if a process holds it, this one included, or if it cannot be removed.
     fn delete(&self, id: &SessionId) -> StoreFuture<'_, ()>;
 }
 
-/// The right to change a session, which nobody else has. It is given back when this is dropped and what was begun is done,
+/// The exclusive right to change a session. It is given back when this is dropped and what was begun is done,
 /// and when the process ends, however it does.
 pub trait SessionLease: fmt::Debug + Send + Sync {
     /// Adds to the session. All of it is there when this returns, or nothing.

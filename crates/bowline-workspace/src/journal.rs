@@ -242,7 +242,7 @@ impl Journal {
     /// Takes the lock as [`lock`](Self::lock) does, and waits for it no longer than it is told to.
     ///
     /// # Errors
-    /// Fails if somebody else holds it for so long, or if the directory cannot be written.
+    /// Fails if another process holds it for so long, or if the directory cannot be written.
     pub fn lock_within(&self, wait: Duration) -> Result<FileLock, JournalError> {
         Ok(self.database.file().lock(Sharing::Alone, wait)?)
     }

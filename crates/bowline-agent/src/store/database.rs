@@ -187,7 +187,7 @@ impl SessionDatabase {
                 Err(StorageError::Corrupt(..)) if !repaired => repaired = true,
                 done => return done?,
             }
-            // It is opened anew by somebody who has it alone.
+            // It is opened anew under the exclusive lock.
             self.open = None;
         }
         Err(StorageError::Held(self.directory.clone()).into())
@@ -228,7 +228,7 @@ impl SessionDatabase {
 impl Drop for SessionDatabase {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
-            // SQLite removes the log by its name if nobody else has the database: it must not be another one's by then.
+            // SQLite removes the log by its name if no other process has the database open: it must not be another one's by then.
             let _lock = open.file().lock(Sharing::Shared, WAIT);
             drop(open);
         }

@@ -124,7 +124,7 @@ impl Beside {
                 self.refused(Some(&session))
             };
             let (begin, turn) = oneshot::channel();
-            // If nobody waits for it any more, it was answered.
+            // If the receiver is gone, the request was answered.
             decision.send((decided, turn)).unwrap_or_default();
             turns.push((begin, done));
         }

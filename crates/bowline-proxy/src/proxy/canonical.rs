@@ -45,7 +45,7 @@ impl Core {
         if can_be_judged { Ok(Some(message.into())) } else { Err(AMBIGUOUS) }
     }
 
-    /// Answers a line that does not go on, and whoever waits for what it may be.
+    /// Answers a line that is not forwarded, and the request that it may have been the answer to.
     pub(super) fn refuse(&mut self, from: usize, length: usize, is_whole: bool, why: &'static str) {
         self.flush(from);
         let line = self.ends[from].input.take(length);

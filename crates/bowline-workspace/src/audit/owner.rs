@@ -1,4 +1,4 @@
-//! Who writes a log: the caller itself while nobody else does, otherwise one thread, which writes all entries that wait in
+//! Who writes a log: the caller itself if the log is not contended, otherwise one thread, which writes all entries that wait in
 //! one call and then answers for them.
 //!
 //! An entry that comes alone, as most do, costs no switch between threads. Entries that come together cost one write.

@@ -131,7 +131,7 @@ impl Database {
     }
 
     /// Makes sure that the database is still the file that was opened. SQLite would go on writing to one that was moved
-    /// or removed, and nobody would ever see it.
+    /// or removed, and the data would never be seen again.
     fn check_identity(&self) -> Result<(), StorageError> {
         if self.file.identity()? == self.identity {
             return Ok(());
@@ -139,7 +139,7 @@ impl Database {
         Err(StorageError::Moved(self.file.name()))
     }
 
-    /// Says what an error means, and leaves a note for whoever opens the database next if it is damaged.
+    /// Says what an error means, and leaves a note for the next process that opens a damaged database.
     fn explain<T, E>(&self, outcome: Result<T, Fault<E>>) -> Result<Result<T, E>, StorageError> {
         let error = match outcome {
             Ok(value) => return Ok(Ok(value)),

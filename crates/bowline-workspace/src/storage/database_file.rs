@@ -19,7 +19,7 @@ use super::private::{
 };
 use crate::calls::Calls;
 
-/// How many databases can lie aside in one directory. Nobody removes them but the user, who was told of each.
+/// How many databases can lie aside in one directory. Only the user removes them, and was told of each.
 const MAX_SET_ASIDE: u32 = 10_000;
 /// What SQLite keeps beside a database, in the order in which it is moved after it.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -64,7 +64,7 @@ impl DatabaseFile {
     /// Takes the lock of the database, waiting for it no longer than `wait`.
     ///
     /// # Errors
-    /// Fails if somebody else holds it for so long, or if the directory cannot be written.
+    /// Fails if another process holds it for so long, or if the directory cannot be written.
     pub fn lock(&self, sharing: Sharing, wait: Duration) -> Result<FileLock, StorageError> {
         let path = self.directory.join(self.kind.lock);
         FileLock::acquire(&path, sharing, wait)?.ok_or(StorageError::Held(path))
@@ -136,7 +136,7 @@ impl DatabaseFile {
         self.replace()
     }
 
-    /// Puts the draft, which is durable, in the place of the database. From the first step on it is decided: whoever opens
+    /// Puts the draft, which is durable, in the place of the database. From the first step on it is decided: the process that opens
     /// the database next does the rest. Returns where the old one is now, if there was one.
     pub(super) fn replace(&self) -> Result<Option<PathBuf>, StorageError> {
         rename(&self.beside(".new"), &self.beside(".ready"))?;

@@ -16,13 +16,13 @@ const EAGER_TRIES: u32 = 200;
 /// The first pause between two tries; each is twice the one before, up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
-/// A lock file that is removed while it is taken is opened so often. Each time somebody else released it.
+/// A lock file that is removed while it is taken is opened so often. Each time its holder had released it.
 const MAX_OPENS: usize = 100;
 
 /// Who else may hold a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Nobody.
+    /// No other process.
     Alone,
     /// Those who share it too.
     Shared,
@@ -48,7 +48,7 @@ impl FileLock {
             let file = open_private(path, OpenMode::Overwrite, &Calls::default())?;
             let left = deadline.saturating_duration_since(Instant::now());
             let is_locked = lock_within(&file, sharing, left).map_err(FileError::of("lock", path))?;
-            // A lock on a file that is gone from its directory excludes nobody who comes later.
+            // A lock on a file that is gone from its directory excludes no later process.
             if is_at(&file, path) {
                 return Ok(is_locked.then(|| Self { file, path: path.to_owned(), is_temporary: false }));
             }
@@ -56,7 +56,7 @@ impl FileLock {
         Ok(None)
     }
 
-    /// Returns the names of the lock files in a directory that somebody holds, among those that begin with `prefix`, and
+    /// Returns the names of the lock files in a directory that are held, among those that begin with `prefix`, and
     /// removes the others.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl FileLock {
 impl Drop for FileLock {
     fn drop(&mut self) {
         if self.is_temporary {
-            // While it is locked, so that nobody else can hold it. One that stays is free and does no harm.
+            // While it is locked, so that no other process can hold it. One that stays is free and does no harm.
             drop(fs::remove_file(&self.path));
         }
     }

@@ -86,7 +86,7 @@ pub(crate) fn open_private(path: &Path, mode: OpenMode, calls: &Calls) -> Result
     Ok(file)
 }
 
-/// Replaces a file by a private one: a reader finds the old one or the new one, whole. Nobody else uses `temporary`, a name
+/// Replaces a file by a private one: a reader finds the old one or the new one, whole. Only this call uses `temporary`, a name
 /// in the same directory, at the same time.
 ///
 /// # Errors

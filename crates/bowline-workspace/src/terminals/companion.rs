@@ -107,7 +107,7 @@ impl Companion {
         let started = async {
             // A supervisor that does not take the job closes the channel.
             companion.supervisor.run(&job, &descriptors).await.unwrap_or_default();
-            // Nobody but the program holds them open.
+            // Only the program holds them open.
             drop(descriptors);
             match companion.supervisor.report().await {
                 Some(Report::Started(_)) => Ok(()),

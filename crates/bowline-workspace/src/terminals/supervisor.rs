@@ -85,7 +85,7 @@ fn supervise(arguments: Vec<OsString>) -> io::Result<()> {
     let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // A keeper's is for its supervisor, and a supervisor's for its keeper.
     let other_channel = io::stdout().as_fd().try_clone_to_owned()?;
-    // Nobody else holds the channels open, and by their ends the ends of others are seen.
+    // Only this process holds the channels open, so that their ends tell when a peer is gone.
     let null = fs::File::options().read(true).write(true).open("/dev/null")?;
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;

@@ -275,7 +275,7 @@ async fn a_supervisor_runs_one_command_after_another() {
     // One that cannot be started leaves it as it was.
     assert!(lab.refused(super::lab::argv(&["no-such-program"])).await.contains("there is no program"));
     assert_eq!(lab.run("echo $PPID").await.text, first);
-    // Its working directory is nobody's by then.
+    // It has left the command's directory.
     let cwd = fs::read_link(format!("/proc/{}/cwd", first.trim())).unwrap();
     assert_eq!(cwd, Path::new("/"));
 }

@@ -1,4 +1,4 @@
-//! Bytes whose text nobody has asked for. Most of a long output is never shown, and is dropped without being read.
+//! Bytes whose text was not asked for yet. Most of a long output is never shown, and is dropped without being read.
 //!
 //! That takes two things to be known without reading it: that what came after it has more text than is kept, and what
 //! state the stream is in then. The first is counted in a way that is quick and never too high; the second is known at every
