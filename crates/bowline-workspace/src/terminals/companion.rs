@@ -109,11 +109,14 @@ impl Companion {
             companion.supervisor.run(&job, &descriptors).await.unwrap_or_default();
             // Only the program holds them open.
             drop(descriptors);
-            match companion.supervisor.report().await {
-                Some(Report::Started(_)) => Ok(()),
-                Some(Report::Failed(failed)) => Err(TerminalError::not_started(&name, failed)),
-                Some(Report::Exited(_) | Report::Exceeded(_) | Report::Gone) | None => {
-                    Err(TerminalError::Supervisor("it ended early".to_owned()))
+            loop {
+                match companion.supervisor.report().await {
+                    Some(Report::Accepted) => {}
+                    Some(Report::Started(_)) => return Ok(()),
+                    Some(Report::Failed(failed)) => return Err(TerminalError::not_started(&name, failed)),
+                    Some(Report::Exited(_) | Report::Exceeded(_) | Report::Gone) | None => {
+                        return Err(TerminalError::Supervisor("it ended early".to_owned()));
+                    }
                 }
             }
         };
@@ -130,7 +133,7 @@ impl Companion {
             match self.supervisor.report().await? {
                 Report::Exited(ended) => return Some(ended.into()),
                 Report::Failed(_) | Report::Gone => return None,
-                Report::Started(_) | Report::Exceeded(_) => {}
+                Report::Accepted | Report::Started(_) | Report::Exceeded(_) => {}
             }
         }
     }

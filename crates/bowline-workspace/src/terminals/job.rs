@@ -216,6 +216,8 @@ impl Orders {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Report {
+    /// It has the job. Without this nothing of the command can have run.
+    Accepted,
     /// The command runs, under the supervisor with this process id.
     Started(i32),
     /// It does not.

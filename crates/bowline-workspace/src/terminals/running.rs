@@ -61,7 +61,7 @@ pub(super) struct Terminal {
     pipe: Option<pipe::Receiver>,
     buffer: Vec<u8>,
     live: Option<broadcast::Sender<Piece>>,
-    // What the command gets; none when it has got it.
+    // What the command gets; none when the supervisor has accepted it.
     descriptors: Option<Descriptors>,
     // None when nothing of the command is left.
     supervisor: Option<SupervisorProcess>,
@@ -118,10 +118,7 @@ impl Terminal {
     /// Runs until the terminal is released and nothing of the command is left. Returns what it shows at the end, unless
     /// the command never ran.
     pub(super) async fn run(mut self, mut requests: mpsc::Receiver<Request>) -> Option<(TerminalId, Shown)> {
-        if let (Some(supervisor), Some(descriptors)) = (&mut self.supervisor, self.descriptors.take()) {
-            // A supervisor that does not take the job closes the channel, which is seen below.
-            supervisor.run(&self.job, &descriptors).await.unwrap_or_default();
-        }
+        self.send_job().await;
         let mut wanted = true;
         while !(self.released && self.progress.borrow().gone) {
             let event = tokio::select! {
@@ -138,6 +135,7 @@ impl Terminal {
                     self.answer(Request::Release);
                 }
                 Event::Reported(Some(report)) => self.take_report(report).await,
+                Event::Reported(None) if self.replace_supervisor() => self.send_job().await,
                 Event::Reported(None) => self.lost().await,
                 Event::Read(read) => {
                     self.take_read(read);
@@ -149,6 +147,13 @@ impl Terminal {
         }
         let shown = self.shown();
         self.ran.then_some((self.id, shown))
+    }
+
+    async fn send_job(&mut self) {
+        if let (Some(supervisor), Some(descriptors)) = (&mut self.supervisor, &self.descriptors) {
+            // A supervisor that does not accept the job closes the channel, which is seen in `run`.
+            supervisor.run(&self.job, descriptors).await.unwrap_or_default();
+        }
     }
 
     fn answer(&mut self, request: Request) {
@@ -186,6 +191,8 @@ impl Terminal {
 
     async fn take_report(&mut self, report: Report) {
         match report {
+            // From now on only the command holds them open.
+            Report::Accepted => self.descriptors = None,
             Report::Started(supervisor) => {
                 (self.ran, self.inner) = (true, Pid::from_raw(supervisor));
                 self.tell_start(Ok(()));
@@ -237,6 +244,18 @@ impl Terminal {
         supervisor.keeper().start_kill().unwrap_or_default();
     }
 
+    /// Starts another supervisor if this one was killed while it waited for a command. Says whether it did.
+    fn replace_supervisor(&mut self) -> bool {
+        let is_reused = self.supervisor.as_ref().is_some_and(SupervisorProcess::is_reused);
+        // A command that was to end need not begin.
+        if !is_reused || self.descriptors.is_none() || self.late.is_some() {
+            return false;
+        }
+        let Ok(fresh) = self.pool.start() else { return false };
+        self.supervisor = Some(fresh);
+        true
+    }
+
     /// Cleans up after a supervisor that ended before the command did: it was killed.
     async fn lost(&mut self) {
         let Some(mut supervisor) = self.supervisor.take() else { return };
@@ -282,6 +301,7 @@ impl Terminal {
     /// Takes note that nothing of the command is left. If it is not known how the command ended, `otherwise` is how.
     async fn end(&mut self, otherwise: Option<Exit>) {
         self.late = None;
+        self.descriptors = None;
         self.read_tail().await;
         self.close_pipe();
         self.started = None;

@@ -50,6 +50,7 @@ pub(super) struct SupervisorProcess {
     // Its end tells the keeper that the host is gone.
     _alive: StdUnixStream,
     reports: Lines<BufReader<UnixStream>>,
+    is_reused: bool,
 }
 
 impl SupervisorProcess {
@@ -74,7 +75,7 @@ impl SupervisorProcess {
             .stderr(std::process::Stdio::null());
         let keeper = command.spawn()?;
         let reports = BufReader::new(driven(control)?).lines();
-        Ok(Self { keeper, _alive: alive, reports })
+        Ok(Self { keeper, _alive: alive, reports, is_reused: false })
     }
 
     /// Has a command run.
@@ -117,15 +118,19 @@ impl SupervisorProcess {
 
     /// Lets both end, and waits until they have.
     pub(super) async fn end(self) {
-        let Self { mut keeper, _alive: alive, reports } = self;
+        let Self { mut keeper, _alive: alive, reports, is_reused: _ } = self;
         drop((alive, reports));
         keeper.wait().await.map_or_else(drop, drop);
     }
 
-    /// Says whether both run, as far as one can see.
-    fn runs(&mut self) -> bool {
-        let is_open = matches!(self.control().try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        is_open && matches!(self.keeper.try_wait(), Ok(None))
+    /// Says whether it waited for this command: it may have been killed meanwhile.
+    pub(super) fn is_reused(&self) -> bool {
+        self.is_reused
+    }
+
+    /// Says whether the keeper runs. Whether the supervisor does shows only when it accepts a job.
+    fn is_kept(&mut self) -> bool {
+        matches!(self.keeper.try_wait(), Ok(None))
     }
 
     fn control(&mut self) -> &UnixStream {
@@ -166,7 +171,8 @@ impl SupervisorPool {
     /// Returns a supervisor that waits for a command, or starts one.
     pub(super) fn take(&self) -> io::Result<SupervisorProcess> {
         while let Some(mut process) = self.pop() {
-            if process.runs() {
+            if process.is_kept() {
+                process.is_reused = true;
                 return Ok(process);
             }
         }

@@ -121,6 +121,7 @@ fn serve(
     let mut next = first;
     loop {
         let (job, descriptors) = *next;
+        tell(&mut control, &Report::Accepted)?;
         // What is left should both be killed is known by the keeper's session. A pseudo-terminal needs one of its own.
         match job.pty {
             Some(_) => drop(setsid()?),
@@ -139,8 +140,6 @@ fn serve(
         if is_alone || !job.leaves_supervisor() {
             return Ok(());
         }
-        // It should not be what keeps a directory in use.
-        chdir("/")?;
         next = loop {
             match received.recv() {
                 Ok(Event::Run(next)) => break next,
@@ -160,7 +159,10 @@ fn run(
     events: &SyncSender<Event>,
     received: &Receiver<Event>,
 ) -> io::Result<bool> {
-    let (command, pty) = match start(job, descriptors) {
+    let started = start(job, descriptors);
+    // It should not be what keeps the command's directory in use.
+    chdir("/")?;
+    let (command, pty) = match started {
         Ok(started) => started,
         Err(failed) => {
             tell(control, &Report::Failed(failed))?;

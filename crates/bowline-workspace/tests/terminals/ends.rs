@@ -316,6 +316,20 @@ async fn a_supervisor_that_died_while_it_waited_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_supervisor_that_dies_before_it_accepts_a_job_is_replaced() {
+    let lab = Lab::new();
+    let pid = lab.run("echo $PPID").await.text;
+    let kill = |signal| {
+        let status = Command::new("kill").args([signal, pid.trim()]).status();
+        assert!(status.unwrap().success());
+    };
+    // It cannot accept anything, and cannot be told from one that is slow.
+    kill("-STOP");
+    let (again, ()) = tokio::join!(lab.run("echo again"), async { kill("-9") });
+    assert_eq!(again.text, "again\n");
+}
+
+#[tokio::test]
 async fn a_supervisor_that_is_none_is_refused() {
     let lab = Lab::with(|settings| settings.supervisor.program = "/bin/true".into());
     let refused = lab.refused(super::lab::argv(&["true"])).await;
@@ -363,11 +377,16 @@ async fn nothing_outlives_a_host_that_is_killed() {
 
 /// Waits until a process has ended. The last thing that it does is to close what it holds; then it is reaped.
 async fn process_ends(pid: &str) {
-    let stat = Path::new("/proc").join(pid).join("stat");
+    let process = Path::new("/proc").join(pid);
+    let runs = move || {
+        let is_zombie = fs::read_to_string(process.join("stat")).is_ok_and(|stat| stat.contains(") Z"));
+        // The first thread is a zombie before the others have ended and closed what all of them hold.
+        fs::read_dir(process.join("task")).is_ok_and(|tasks| !is_zombie || tasks.count() > 1)
+    };
     let ended = tokio::task::spawn_blocking(move || {
         let begun = Instant::now();
-        while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z")) {
-            assert!(begun.elapsed() < LONG, "{} is left", stat.display());
+        while runs() {
+            assert!(begun.elapsed() < LONG, "the process is left");
             std::thread::yield_now();
         }
     });
